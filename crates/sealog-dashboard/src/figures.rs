@@ -142,12 +142,12 @@ pub(crate) async fn read(
 ) -> Result<(Figures, Figures), Problem> {
     let _place = app.reads.acquire(chain.tenant_id).await;
     let from = if before.is_empty() { days.start } else { before.start.min(days.start) };
-    let counts = app.store.counts(chain, Days::new(from, days.end)).await?;
-    let actions = app.control.actions(chain.tenant_id).await.map_err(of_control)?;
+    let counts = app.service.store.counts(chain, Days::new(from, days.end)).await?;
+    let actions = app.service.control.actions(chain.tenant_id).await.map_err(of_control)?;
     let own: HashMap<String, String> =
         actions.into_iter().filter_map(|action| Some((action.action, action.category?))).collect();
     let cost = counts.days.len() * DAY_COST;
-    let made = app.store.pool().run(Lane::Compute, chain, cost, move || {
+    let made = app.service.store.pool().run(Lane::Compute, chain, cost, move || {
         (Figures::of(&counts, days, &own, counting), Figures::of(&counts, before, &own, counting))
     });
     Ok(made.await.map_err(|_| StoreError::Closing)?)

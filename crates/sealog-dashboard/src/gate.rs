@@ -149,7 +149,7 @@ fn check_site(own_origin: &str, method: &Method, asked: &Asked) -> Result<(), Pr
 
 async fn admit(app: &Dashboard, needs: Needs, asked: &mut Asked) -> Result<(), Problem> {
     if let Some(token) = &asked.token {
-        asked.who = app.accounts.find(token).await?;
+        asked.who = app.service.accounts.find(token).await?;
     }
     let has_code = asked.who.as_ref().is_some_and(|who| !who.session.needs_code);
     match needs {
@@ -212,14 +212,14 @@ async fn find_place(
         return Err(Problem::not_allowed());
     }
     if membership.role == Role::Auditor {
-        let authenticator = app.control.authenticator(who.person.id).await.map_err(of_control)?;
+        let authenticator = app.service.control.authenticator(who.person.id).await.map_err(of_control)?;
         if !authenticator.is_some_and(|authenticator| authenticator.is_confirmed()) {
             return Err(see_other(ENROL).into());
         }
     }
-    let tenant = app.control.tenant(tenant_id).await.map_err(of_control)?;
+    let tenant = app.service.control.tenant(tenant_id).await.map_err(of_control)?;
     let tenant = tenant.ok_or(Problem::not_found())?;
-    let administration = &app.control;
+    let administration = &app.service.control;
     let projects = match membership.grants.projects.clone() {
         // Those alone: they may be behind the first ones that a list would have.
         Some(granted) => administration.projects_named(tenant_id, granted).await,
@@ -232,9 +232,9 @@ async fn find_place(
 /// Also the one that is reserved for a system chain, which is no project otherwise.
 async fn find_project(app: &Dashboard, id: ProjectId) -> Result<Option<Project>, Problem> {
     if !id.is_system() {
-        return app.control.project(id).await.map_err(of_control);
+        return app.service.control.project(id).await.map_err(of_control);
     }
-    let tenant_id = app.control.tenant_of_system_project(id).await.map_err(of_control)?;
+    let tenant_id = app.service.control.tenant_of_system_project(id).await.map_err(of_control)?;
     Ok(tenant_id.map(|tenant_id| Project {
         id,
         tenant_id,

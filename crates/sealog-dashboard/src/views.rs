@@ -26,9 +26,9 @@ pub(crate) async fn seal(
     if place.role() != Role::Auditor {
         return Ok(());
     }
-    let recorder = Recorder::new(Actor::Person(asked.person().person.id), Arc::clone(&app.world));
+    let recorder = Recorder::new(Actor::Person(asked.person().person.id), Arc::clone(&app.service.world));
     let record = recorder.record(action, resource, metadata);
-    app.workers.drain.record_and_seal(place.tenant.id, record).await.map_err(|error| not_sealed(&error))
+    app.service.drain.record_and_seal(place.tenant.id, record).await.map_err(|error| not_sealed(&error))
 }
 
 pub(crate) fn not_sealed(error: &StoreError) -> Problem {

@@ -153,11 +153,11 @@ impl fmt::Debug for Auth {
 }
 
 impl Auth {
-    pub(crate) fn new(keys: Arc<dyn KeyAccess>, config: &Config) -> Auth {
+    pub(crate) fn new(keys: Arc<dyn KeyAccess>, plans: Vec<Plan>, config: &Config) -> Auth {
         Auth {
             keys,
             operator_token: config.operator_token.clone(),
-            plans: config.plans.clone(),
+            plans,
             limits: config.limits,
             callers: Callers::default(),
         }

@@ -15,7 +15,7 @@ const KEY_USES_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs until the server is told to stop. Once for each process, whatever the number of event loops.
 pub async fn run(app: Arc<App>, server: &Server) {
-    let now_s = || app.world.now_ms() / 1000;
+    let now_s = || app.service.world.now_ms() / 1000;
     // A loop of the server goes into this table, and one of the service into its own: whatever runs without a
     // supervisor ends the server when it panics.
     let loops = vec![
@@ -26,10 +26,10 @@ pub async fn run(app: Arc<App>, server: &Server) {
     let own = async {
         tokio::select! {
             () = server.stop.stopped() => {}
-            () = app.jobs.supervision.supervise_all(loops, &server.stop) => {}
+            () = app.service.supervision.supervise_all(loops, &server.stop) => {}
         }
     };
-    tokio::join!(own, app.jobs.run(&server.stop));
+    tokio::join!(own, app.service.run(&server.stop));
     app.auth.write_key_uses().await;
 }
 

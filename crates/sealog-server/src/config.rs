@@ -5,13 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use sealog_core::plan::Plan;
 use sealog_docs::Program;
 use sealog_service::Secret;
-use sealog_service::background::Intervals;
-use sealog_service::geo::Geo;
-use sealog_service::mail::Smtp;
-use sealog_service::verification::Schedule;
 
 use crate::tls::Tls;
 use crate::traces::Traces;
@@ -22,8 +17,6 @@ pub struct Config {
     pub base_url: String,
     /// Where error codes are documented.
     pub docs_url: String,
-    /// Where people reach the dashboard.
-    pub app_url: String,
     /// Without one, the operator's interface does not exist.
     pub operator_token: Option<Secret>,
     /// Whether replicas of the store may be made by whoever has the operator's token.
@@ -39,19 +32,9 @@ pub struct Config {
     pub hsts_seconds: u32,
     /// Who is told of every request.
     pub traces: Option<Arc<dyn Traces>>,
-    /// Without one, events have no `country` and no `city`.
-    pub geo: Option<Arc<Geo>>,
-    /// Without one, mails wait.
-    pub smtp: Option<Smtp>,
     pub limits: LimitConfig,
-    pub plans: Vec<Plan>,
-    /// Without one, chains are verified when somebody asks for it.
-    pub verification: Option<Schedule>,
-    /// How long test events are kept; 0 for ever.
-    pub test_retention_days: u32,
     pub deadlines: Deadlines,
     pub memory: Memory,
-    pub background: Intervals,
     /// Commands and settings, for the documentation.
     pub program: Arc<Program>,
     /// Connections at a time, of all event loops. Beyond it, those that are not in use make room.
@@ -93,7 +76,6 @@ impl Config {
         Config {
             base_url: base_url.to_owned(),
             docs_url: format!("{base_url}/docs"),
-            app_url: format!("{base_url}/app"),
             operator_token: None,
             replication: false,
             trusted_proxies: Vec::new(),
@@ -102,8 +84,6 @@ impl Config {
             tls: None,
             hsts_seconds: 0,
             traces: None,
-            geo: None,
-            smtp: None,
             limits: LimitConfig {
                 connections_per_ip: 512,
                 per_ip_rps: 100,
@@ -111,9 +91,6 @@ impl Config {
                 test_rps: 60,
                 nodes: 1,
             },
-            plans: Plan::defaults(),
-            verification: None,
-            test_retention_days: 0,
             deadlines: Deadlines {
                 first_byte: Duration::from_secs(10),
                 headers: Duration::from_secs(10),
@@ -121,7 +98,6 @@ impl Config {
                 write: Duration::from_secs(30),
             },
             memory: Memory { answers_bytes: 256 << 20, bodies_bytes: 256 << 20 },
-            background: Intervals::default(),
             program: Arc::default(),
             connections_max: 10_000,
         }
@@ -136,16 +112,11 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sealog_service::mail::{Relay, Sender};
 
     #[test]
     fn a_secret_shows_nothing_wherever_it_stands() {
         let mut config = Config::at("http://x");
         config.operator_token = Some(Secret("hunter2".into()));
-        config.smtp = Some(Smtp {
-            relay: Relay::parse("smtp://u:hunter2@mail.example").unwrap(),
-            from: Sender::parse("log@example.org").unwrap(),
-        });
         for text in [format!("{config:?}"), format!("{config:#?}"), format!("{:?}", config.operator_token)] {
             assert!(text.contains("(secret)") && !text.contains("hunter2"), "{text}");
         }

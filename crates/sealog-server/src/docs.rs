@@ -1,5 +1,6 @@
 //! `/docs`: the documentation in the binary, as `sealog-docs` renders it. What `doc_url` leads to is part of it.
 
+use sealog_core::plan::Plan;
 use std::sync::OnceLock;
 
 use hyper::header::{
@@ -42,9 +43,9 @@ const FOR_EVER: &str = "public, max-age=31536000, immutable";
 pub(crate) struct Docs(OnceLock<Site>);
 
 impl Docs {
-    fn site(&self, config: &Config) -> &Site {
+    fn site(&self, config: &Config, plans: &[Plan]) -> &Site {
         self.0.get_or_init(|| {
-            let openapi = openapi::document(config);
+            let openapi = openapi::document(config, plans);
             Site::new(&Given {
                 openapi: &openapi,
                 program: &config.program,
@@ -55,8 +56,8 @@ impl Docs {
     }
 
     /// Makes all pages and the index: a moment's work that no request should wait for.
-    pub(crate) fn prepare(&self, config: &Config) {
-        self.site(config).prepare();
+    pub(crate) fn prepare(&self, config: &Config, plans: &[Plan]) {
+        self.site(config, plans).prepare();
     }
 
     /// Answers a request under `/docs/`; `path` is what comes after it.
@@ -65,9 +66,9 @@ impl Docs {
         path: &str,
         query: &str,
         headers: &HeaderMap,
-        config: &Config,
+        (config, plans): (&Config, &[Plan]),
     ) -> Result<Response<Body>, Failure> {
-        let site = self.site(config);
+        let site = self.site(config, plans);
         let path = path.trim_end_matches('/');
         let mut response = if path == "search" {
             let html = site.search(&words(query), theme(headers));
@@ -149,7 +150,7 @@ mod tests {
 
     fn status(path: &str) -> Option<u16> {
         static DOCS: Docs = Docs(OnceLock::new());
-        let answer = DOCS.answer(path, "", &HeaderMap::new(), &Config::at("http://x"));
+        let answer = DOCS.answer(path, "", &HeaderMap::new(), (&Config::at("http://x"), &Plan::defaults()));
         answer.ok().map(|response| response.status().as_u16())
     }
 

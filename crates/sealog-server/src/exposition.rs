@@ -29,18 +29,18 @@ pub(crate) async fn get(app: &App, request_id: RequestId) -> Result<Response<Bod
 }
 
 async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
-    let store = app.store.stats().await?;
+    let store = app.service.store.stats().await?;
     // A disk that cannot be read must not silence what tells of it.
-    let heads = app.store.heads().await.unwrap_or_default();
-    let outbox = app.control.pending_notices().await?;
-    let given_up = app.control.count_given_up().await?;
-    let records = app.control.count_records().await?;
+    let heads = app.service.store.heads().await.unwrap_or_default();
+    let outbox = app.service.control.pending_notices().await?;
+    let given_up = app.service.control.count_given_up().await?;
+    let records = app.service.control.count_records().await?;
     let metrics = &app.metrics;
     let mut text = Text::default();
     text.family("sealog_build_info", "gauge", "The version that is running.");
     text.sample("sealog_build_info", concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""), 1);
     text.family("sealog_ready", "gauge", "1 while events are accepted.");
-    text.sample("sealog_ready", "", u64::from(app.store.ready().is_ok() && app.keys.ready().is_ok()));
+    text.sample("sealog_ready", "", u64::from(app.service.store.ready().is_ok() && app.keys.ready().is_ok()));
 
     text.family("sealog_connections", "gauge", "Connections that are open.");
     text.sample("sealog_connections", "", app.connections.count() as u64);
@@ -128,8 +128,8 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.sample("sealog_verify_broken_total", "", metrics.broken.load(Ordering::Relaxed));
 
     text.family("sealog_verification_scheduled", "gauge", "1 if chains are verified every night.");
-    text.sample("sealog_verification_scheduled", "", u64::from(app.config.verification.is_some()));
-    let scheduled = &app.jobs.scheduler.figures;
+    text.sample("sealog_verification_scheduled", "", u64::from(app.service.settings.verification.is_some()));
+    let scheduled = &app.service.scheduler.figures;
     for (name, figure, help) in [
         (
             "sealog_verification_last_success_timestamp_seconds",
@@ -228,7 +228,7 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
         "gauge",
         "Chains whose last event is more than five minutes ahead of the clock.",
     );
-    text.sample("sealog_chain_heads_ahead", "", ahead(&heads, app.world.now_ms()).count() as u64);
+    text.sample("sealog_chain_heads_ahead", "", ahead(&heads, app.service.world.now_ms()).count() as u64);
     text.family(
         "sealog_clock_leapt",
         "gauge",
@@ -256,7 +256,7 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
         "counter",
         "Panics of background loops, each of which was started again. Never anything but 0.",
     );
-    for (name, count) in app.jobs.supervision.restarts().into_iter().chain(store.loop_restarts.clone()) {
+    for (name, count) in app.service.supervision.restarts().into_iter().chain(store.loop_restarts.clone()) {
         text.sample("sealog_background_restarts_total", &format!("loop=\"{name}\""), count);
     }
     text.family(
@@ -264,7 +264,7 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
         "counter",
         "Sign-ins to the dashboard that failed, by cause.",
     );
-    for (cause, count) in app.admin.sign_ins().by_cause() {
+    for (cause, count) in app.service.admin.sign_ins().by_cause() {
         text.sample("sealog_sign_ins_failed_total", &format!("cause=\"{cause}\""), count);
     }
     process(&mut text, app);

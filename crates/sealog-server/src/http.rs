@@ -411,7 +411,7 @@ fn answer_unparsable(app: &App, failure: &Failure) -> Vec<u8> {
 }
 
 fn new_request_id(app: &App) -> RequestId {
-    RequestId(Ulid::new(app.world.now_ms(), app.world.random80()))
+    RequestId(Ulid::new(app.service.world.now_ms(), app.service.world.random80()))
 }
 
 /// Answers a request. Every answer has its id, whatever happens on the way.
@@ -506,7 +506,7 @@ async fn answer(
         Listener::Plain => {
             let is_probe = redirect::PROBES.contains(&path);
             if !is_probe || !is_local(peer.address, headers, &app.config.trusted_proxies) {
-                return redirect::to_https(parts, &app.config.app_url)
+                return redirect::to_https(parts, &app.service.settings.app_url)
                     .ok_or_else(|| Reject::PathNotFound.into());
             }
             true

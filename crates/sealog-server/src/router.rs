@@ -156,7 +156,7 @@ async fn answer(app: Arc<App>, operation: Operation, mut asked: Asked) -> Answer
             // The reason in full names paths, hosts and chains.
             let may_know =
                 || is_local(peer, headers, &app.config.trusted_proxies) || app.auth.operator(headers).is_ok();
-            Ok(app.last_ready.answer(&*app.store, &*app.keys, may_know))
+            Ok(app.last_ready.answer(&*app.service.store, &*app.keys, may_know))
         }
         Operation::Metrics => {
             if !for_metrics {
@@ -165,7 +165,9 @@ async fn answer(app: Arc<App>, operation: Operation, mut asked: Asked) -> Answer
             exposition::get(&app, request_id).await
         }
         Operation::OpenApi => Ok(app.openapi.answer(headers)),
-        Operation::Docs => app.docs.answer(parameter, query, headers, &app.config),
+        Operation::Docs => {
+            app.docs.answer(parameter, query, headers, (&app.config, &app.service.settings.plans))
+        }
     }
 }
 

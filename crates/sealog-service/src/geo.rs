@@ -144,7 +144,7 @@ pub enum Looked {
 }
 
 /// Looks at the file from time to time, away from the event loop.
-pub(crate) async fn follow(geo: Option<&Arc<Geo>>, every: Duration) {
+pub async fn follow(geo: Option<&Arc<Geo>>, every: Duration) {
     let Some(geo) = geo else { return };
     loop {
         tokio::time::sleep(every).await;

@@ -21,7 +21,7 @@ const REST_MAX: Duration = Duration::from_secs(1);
 
 /// How a piece of work has got on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     took: Duration,
     worked: Duration,
     /// For a core, once a thread had taken the piece up.
@@ -29,18 +29,18 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn is_crowded(self) -> bool {
+    pub fn is_crowded(self) -> bool {
         self.took > self.worked * CROWDED + WAKING || self.waited > self.took / WAITED
     }
 }
 
 /// How long to rest behind a piece that was held up and took so long in all.
-pub(crate) fn rest(took: Duration) -> Duration {
+pub fn rest(took: Duration) -> Duration {
     (took * RESTS).min(REST_MAX)
 }
 
 /// Computes in the thread pool.
-pub(crate) async fn compute<T: Send + 'static>(
+pub async fn compute<T: Send + 'static>(
     pool: &FairPool,
     payer: impl Into<Payer>,
     cost: usize,

@@ -17,7 +17,7 @@ pub fn ahead(heads: &[(ChainId, Head)], now_ms: u64) -> impl Iterator<Item = &(C
 }
 
 /// Warns once when chains are ahead, and again when there are more.
-pub(crate) async fn watch(store: &Arc<dyn Store>, world: &Arc<dyn World>) {
+pub async fn watch(store: &Arc<dyn Store>, world: &Arc<dyn World>) {
     let mut before = 0;
     loop {
         if let Ok(heads) = store.heads().await {

@@ -115,7 +115,7 @@ pub struct Ingested {
 
 /// What came of an event of Sealog's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Once {
+pub enum Once {
     /// The chain has it, from this time or an earlier one.
     Done,
     /// Somebody in this process is about to append it.
@@ -139,7 +139,7 @@ pub fn parse_key(value: &[u8]) -> Result<Hash, Reject> {
 /// The key of an event of Sealog's own. It lies where no client's key can lie, whatever a client guesses of
 /// it: clients send characters from `!` to `~` ([`parse_key`]), and this begins with a zero. Whatever Sealog
 /// writes under a key into a chain that clients write into takes its key from here.
-pub(crate) fn own_key(key: &str) -> Hash {
+pub fn own_key(key: &str) -> Hash {
     Hash(Sha256::new().chain_update(b"\0sealog\0").chain_update(key).finalize().into())
 }
 
@@ -227,7 +227,7 @@ impl Ingest {
     }
 
     /// Stores drafts that were admitted, all or none; under a key once.
-    pub(crate) async fn append(
+    pub async fn append(
         &self,
         producer: &Producer,
         drafts: Vec<Draft>,
@@ -258,7 +258,7 @@ impl Ingest {
 
     /// Appends an event of Sealog's own under a key: once, however often it is tried within the time that keys are
     /// kept. `body` is what makes two tries the same.
-    pub(crate) async fn append_once(
+    pub async fn append_once(
         &self,
         chain: ChainId,
         key: &str,

@@ -1,24 +1,20 @@
 //! What may be done, and what follows: the rules that hold whoever asks. No HTTP.
 //!
 //! [`ingest`] is the write path, the only caller of `Store::append`. [`admin`] is what administrators may do, and
-//! [`system_chain`] seals what they have done. Background jobs ([`background`]) are what follows without anybody
+//! [`system_chain`] seals what they have done. Background loops are what follows without anybody
 //! waiting for it: quota notices ([`quota`]), reminders ([`notices`]), mails ([`mail`]), the geo database ([`geo`]), and jobs that people
-//! start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are files of events, [`cases`] requests of data subjects,
-//! [`disclosure`] what they get. [`people`] is how
+//! start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are files of events. [`people`] is how
 //! people sign in, [`search`] how they find events, [`ops`] those who run
 //! the instance. Each part takes what it uses, and none knows of the whole program.
 
 pub mod adapters;
-mod address;
+pub mod address;
 pub mod admin;
-pub mod background;
-pub mod cases;
 mod contact;
 pub mod copies;
-pub mod disclosure;
 pub mod exports;
 pub mod geo;
-mod give_way;
+pub mod give_way;
 mod guessable;
 pub mod heads;
 pub mod hidden;

@@ -149,7 +149,7 @@ impl fmt::Debug for Mailer {
 
 impl Mailer {
     /// Sends what is due, from time to time, until it is told to stop.
-    pub(crate) async fn send(&self, stop: &Stop) {
+    pub async fn send(&self, stop: &Stop) {
         let Some(smtp) = &self.smtp else {
             tokio::select! {
                 () = stop.stopped() => {}

@@ -64,7 +64,7 @@ impl OrganisationSettings {
 }
 
 /// The value of a setting that is a text.
-pub(crate) fn text(value: &str) -> Option<String> {
+pub fn text(value: &str) -> Option<String> {
     serde_json::from_str(value).ok()
 }
 

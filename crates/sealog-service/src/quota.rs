@@ -79,7 +79,7 @@ impl fmt::Debug for Quotas {
 
 impl Quotas {
     /// Looks at all tenants once, then at those that have changed.
-    pub(crate) async fn watch(&self) {
+    pub async fn watch(&self) {
         let mut watch = Watch::default();
         let mut all = Err(StoreError::Closing);
         loop {

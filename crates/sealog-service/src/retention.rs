@@ -52,7 +52,7 @@ impl fmt::Debug for Retention {
 }
 
 impl Retention {
-    pub(crate) async fn watch(&self) {
+    pub async fn watch(&self) {
         tokio::time::sleep(START_PAUSE).await;
         while let Err(error) = self.begin().await {
             tracing::warn!(%error, "the baseline cannot be queued; retrying");

@@ -71,9 +71,7 @@ impl Supervision {
 /// What a loop does with a failure of one row, of all that it goes through: nothing where the row alone is to
 /// blame, so that it is logged and those behind it have their turn; the error where all others would fail as
 /// well, and the loop waits.
-pub(crate) fn of_one_row(
-    outcome: Result<Result<(), StoreError>, String>,
-) -> Result<Option<String>, StoreError> {
+pub fn of_one_row(outcome: Result<Result<(), StoreError>, String>) -> Result<Option<String>, StoreError> {
     match outcome {
         Ok(Ok(())) => Ok(None),
         Ok(Err(

@@ -330,6 +330,7 @@ pub(crate) struct Settings {
     pub log_level: tracing::Level,
     pub log_format: logging::Format,
     pub server: Config,
+    pub service: sealog_engine::Settings,
     /// Whether `base_url` follows from where the server listens, once that is known.
     pub base_url_given: bool,
     docs_url_given: bool,
@@ -346,9 +347,9 @@ impl Settings {
     /// will choose its port.
     pub(crate) fn app_url(&self) -> Option<String> {
         if self.app_url_given || self.base_url_given {
-            return Some(self.server.app_url.clone());
+            return Some(self.service.app_url.clone());
         }
-        (self.listen.port() != 0).then(|| Config::at(&format!("{}://{}", self.scheme(), self.listen)).app_url)
+        (self.listen.port() != 0).then(|| format!("{}://{}/app", self.scheme(), self.listen))
     }
 
     fn scheme(&self) -> &'static str {
@@ -386,7 +387,7 @@ impl Settings {
             self.server.docs_url = format!("{}/docs", self.server.base_url);
         }
         if !self.app_url_given {
-            self.server.app_url = format!("{}/app", self.server.base_url);
+            self.service.app_url = format!("{}/app", self.server.base_url);
         }
     }
 }
@@ -528,7 +529,7 @@ fn resolve(
     file: &OfFile,
 ) -> Result<Settings, ConfigError> {
     let mut settings = values(flags, environment, file)?.settings()?;
-    settings.server.plans = plans::of(file).map_err(ConfigError)?;
+    settings.service.plans = plans::of(file).map_err(ConfigError)?;
     Ok(settings)
 }
 
@@ -705,11 +706,12 @@ impl Values {
             self.get("app_url", "an http or https URL", url)?,
         );
         let mut server = Config::at(base_url.as_deref().unwrap_or(""));
+        let mut service = sealog_engine::Settings::at(&format!("{}/app", server.base_url));
         if let Some(docs_url) = &docs_url {
             server.docs_url.clone_from(docs_url);
         }
         if let Some(app_url) = &app_url {
-            server.app_url.clone_from(app_url);
+            service.app_url.clone_from(app_url);
         }
         server.operator_token = self.get("operator_token", "at least 16 characters", |text| {
             (text.len() >= 16).then(|| Secret(text.to_owned()))
@@ -721,14 +723,14 @@ impl Values {
         if let Some((file, place)) = self.0.get("geoip_db") {
             let geo = Geo::open(Path::new(file))
                 .map_err(|problem| ConfigError(format!("{place}: geoip_db cannot be used: {problem}")))?;
-            server.geo = Some(Arc::new(geo));
+            service.geo = Some(Arc::new(geo));
         }
         server.metrics_apart = metrics_listen.is_some();
         server.tls = self.tls()?;
         server.hsts_seconds = self.required("tls.hsts_seconds", number, rate)?;
-        server.smtp = self.smtp()?;
-        server.verification = self.schedule()?;
-        server.test_retention_days =
+        service.smtp = self.smtp()?;
+        service.verification = self.schedule()?;
+        service.test_retention_days =
             self.required("limits.test_retention_days", "a whole number from 0 to 36500", |text| {
                 text.parse().ok().filter(|days| *days <= 36_500)
             })?;
@@ -770,6 +772,7 @@ impl Values {
             })?,
             log_format: self.required("log_format", "json, text or auto", logging::Format::parse)?,
             server,
+            service,
             base_url_given: base_url.is_some(),
             docs_url_given: docs_url.is_some(),
             app_url_given: app_url.is_some(),
@@ -982,7 +985,7 @@ mod tests {
             resolve(&map(&[]), &map(&[]), &file("[plans.entry]\nevents_per_month = 7\n[plans.entry.x]\n"));
         assert!(settings.unwrap_err().0.contains("plans.entry.x"));
         let settings = resolve(&map(&[]), &map(&[]), &file("[plans.entry]\nevents_per_month = 7\n")).unwrap();
-        assert_eq!(settings.server.plans[0].events_per_month, Some(7));
+        assert_eq!(settings.service.plans[0].events_per_month, Some(7));
         assert!(error(&[], &[], "[plans.gold]\n").contains("plans.gold needs frameworks"));
         assert!(error(&[], &[], "plans = 1\n").contains("plans is not a setting"));
         assert!(error(&[], &[("SEALOG_PLANS_ENTRY_REQUESTS_PER_S", "1")], "").contains("is not a setting"));
@@ -991,7 +994,7 @@ mod tests {
     #[test]
     fn chains_are_verified_every_night_unless_that_is_turned_off() {
         let schedule =
-            |flags: &[(&str, &str)]| resolve(&map(flags), &map(&[]), &file("")).unwrap().server.verification;
+            |flags: &[(&str, &str)]| resolve(&map(flags), &map(&[]), &file("")).unwrap().service.verification;
         let by_default = schedule(&[]).unwrap();
         assert_eq!((by_default.time().as_str(), by_default.report_on), ("02:30", Some(0)));
         assert_eq!(schedule(&[("verification.schedule", "23:05")]).unwrap().time(), "23:05");
@@ -1006,7 +1009,7 @@ mod tests {
     #[test]
     fn test_events_are_kept_for_30_days_unless_said_otherwise() {
         let days = |flags: &[(&str, &str)]| {
-            resolve(&map(flags), &map(&[]), &file("")).unwrap().server.test_retention_days
+            resolve(&map(flags), &map(&[]), &file("")).unwrap().service.test_retention_days
         };
         assert_eq!((days(&[]), days(&[("limits.test_retention_days", "0")])), (30, 0));
         for wrong in ["-1", "1.5", "36501", "ever"] {
@@ -1042,7 +1045,7 @@ mod tests {
         let (url, from) = ("smtp://u:hunter2@mail.example", "Sealog <log@example.org>");
         let settings =
             resolve(&map(&[("smtp.url", url), ("smtp.from", from)]), &map(&[]), &file("")).unwrap();
-        assert!(settings.server.smtp.is_some());
+        assert!(settings.service.smtp.is_some());
         assert_eq!(
             error(&[], &[("SEALOG_SMTP_URL", url)], ""),
             "SEALOG_SMTP_URL: smtp.url needs smtp.from as well"
@@ -1069,7 +1072,7 @@ mod tests {
         let settings = |app_url: &[(&str, &str)]| {
             let mut settings = resolve(&map(app_url), &map(&[]), &file("")).unwrap();
             settings.listening_on("127.0.0.1:81".parse().unwrap());
-            settings.server.app_url
+            settings.service.app_url
         };
         assert_eq!(settings(&[]), "http://127.0.0.1:81/app");
         assert_eq!(settings(&[("app_url", "https://log.example/ui/")]), "https://log.example/ui");

@@ -13,6 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealog_dashboard::ops::{Console, Instance, Room};
 use sealog_dashboard::{Dashboard, Pages};
 use sealog_docs::Program;
+use sealog_engine::Service;
 use sealog_server::config::Config;
 use sealog_server::tls::Tls;
 use sealog_server::{App, Server, background};
@@ -113,12 +114,14 @@ pub(crate) fn serve(
     let console_url = settings.console_url();
     let failure = watch_store(store.clone(), settings.exit_on_store_failure, settings.data_dir);
     let traces = traces::begin(&mut settings.server)?;
-    let app = App::new(store.store(), Arc::clone(store.control()), Arc::clone(&world), settings.server);
+    let service =
+        Service::new(store.store(), Arc::clone(store.control()), Arc::clone(&world), settings.service);
+    let app = App::new(service, settings.server);
     let documented = Arc::clone(&app);
     let thread = std::thread::Builder::new().name("sealog-docs".into());
     // Without the thread the first request for a page makes them.
     drop(thread.spawn(move || documented.prepare_docs()));
-    let (app_url, wake) = (Some(app.config.app_url.clone()), app.admin.wake().clone());
+    let (app_url, wake) = (Some(app.service.settings.app_url.clone()), app.service.admin.wake().clone());
     let pages = Pages {
         console: console_url.as_ref().ok().map(|url| open_console(&app, &store, url, &data_dir)),
         console_is_apart: console.is_some(),
@@ -237,8 +240,8 @@ async fn prepare(
     let _startup = store.startup_lock().await.map_err(first_run::Failure::Store)?;
     let control = Arc::clone(store.control());
     // The drain that it would wake has not begun, and looks at everything when it does.
-    let admin = Admin::new(control, Arc::clone(world), &settings.server.plans, Wake::default());
-    let Config { base_url, app_url, .. } = &settings.server;
+    let admin = Admin::new(control, Arc::clone(world), &settings.service.plans, Wake::default());
+    let (base_url, app_url) = (&*settings.server.base_url, &*settings.service.app_url);
     let addresses = first_run::Addresses { data_dir: &settings.data_dir, base_url, app_url };
     first_run::prepare(store.control(), &admin, world, addresses).await
 }
@@ -250,14 +253,11 @@ fn open_console(app: &App, store: &Opened, url: &str, data_dir: &Path) -> Arc<Co
     let instance = Instance {
         url: url.to_owned(),
         docs_url: app.config.docs_url.clone(),
-        has_mail: app.config.smtp.is_some(),
-        geo: app.config.geo.clone(),
         store: store.describe(),
         schema: sealog_control::SCHEMA.sqlite.len(),
         room: Arc::new(room),
     };
-    let (world, admin) = (Arc::clone(&app.world), app.admin.clone());
-    Console::new(Arc::clone(&app.store), app.control.clone(), world, admin, instance)
+    Console::new(Arc::clone(&app.service), instance)
 }
 
 fn room(dir: &Path, is_embedded: bool) -> std::io::Result<Room> {
@@ -275,10 +275,8 @@ fn room(dir: &Path, is_embedded: bool) -> std::io::Result<Room> {
 
 /// The dashboard.
 fn dashboard(app: &App, data_dir: PathBuf) -> Arc<Dashboard> {
-    let Config { base_url, docs_url, app_url, smtp, verification, .. } = app.config.clone();
-    let verified_at = verification.map(|schedule| schedule.time());
-    let has_mail = smtp.is_some();
-    let config = sealog_dashboard::Config { base_url, docs_url, app_url, has_mail, verified_at };
+    let Config { base_url, docs_url, .. } = app.config.clone();
+    let config = sealog_dashboard::Config { base_url, docs_url };
     let on_claimed = move || {
         let data_dir = data_dir.clone();
         // An event loop waits for no disk. What does not come to pass here, the next start does.
@@ -288,8 +286,7 @@ fn dashboard(app: &App, data_dir: PathBuf) -> Arc<Dashboard> {
             }
         });
     };
-    let (store, world, admin) = (Arc::clone(&app.store), Arc::clone(&app.world), app.admin.clone());
-    Dashboard::new(store, app.control.clone(), world, config, admin, app.workers(), Arc::new(on_claimed))
+    Dashboard::new(Arc::clone(&app.service), config, Arc::new(on_claimed))
 }
 
 /// Returns when the store has failed and the process is to end for it. A log cannot be trusted after a failed sync, and a new start is what finds out what is on disk: see
@@ -380,7 +377,7 @@ fn serve_on_all_cores(
     main.block_on(async {
         let stopping = Notify::new();
         let mut seen = Vec::new();
-        let fed = supervisor.feed(|| progress(&*app.store, &pulses, &mut seen));
+        let fed = supervisor.feed(|| progress(&*app.service.store, &pulses, &mut seen));
         let stop = async {
             tokio::select! {
                 () = stop.asked() => {}

@@ -2,12 +2,7 @@
 
 use std::sync::Arc;
 
-use sealog_control::Control;
-use sealog_service::admin::Admin;
-use sealog_service::geo::Geo;
-use sealog_service::ops::{Desk, OpsAccounts};
-use sealog_store::Store;
-use sealog_store::world::World;
+use sealog_engine::Service;
 
 use super::cookies::OpsCookies;
 use super::request::BASE;
@@ -19,9 +14,6 @@ pub struct Instance {
     /// Where operators reach the console, as they write it.
     pub url: String,
     pub docs_url: String,
-    /// Whether mails leave.
-    pub has_mail: bool,
-    pub geo: Option<Arc<Geo>>,
     /// Which store it is, with the version of its format.
     pub store: String,
     /// Steps that have made the tables of control data.
@@ -50,40 +42,18 @@ pub struct Room {
 
 /// Everything that pages of the console share.
 pub struct Console {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) control: Arc<Control>,
-    pub(super) world: Arc<dyn World>,
-    pub(super) admin: Admin,
-    pub(super) accounts: OpsAccounts,
-    pub(super) desk: Desk,
+    pub(super) service: Arc<Service>,
     pub(super) instance: Instance,
     pub(super) cookies: OpsCookies,
     pub(super) assets: Assets,
 }
 
 impl Console {
-    pub fn new(
-        store: Arc<dyn Store>,
-        control: Arc<Control>,
-        world: Arc<dyn World>,
-        admin: Admin,
-        instance: Instance,
-    ) -> Arc<Console> {
-        let desk = Desk {
-            control: control.clone(),
-            store: Arc::clone(&store),
-            world: Arc::clone(&world),
-            wake: admin.wake().clone(),
-        };
+    pub fn new(service: Arc<Service>, instance: Instance) -> Arc<Console> {
         Arc::new(Console {
-            accounts: OpsAccounts::new(Arc::clone(&control), Arc::clone(&world)),
             cookies: OpsCookies::new(&instance.url),
             assets: Assets::new(BASE),
-            store,
-            control,
-            world,
-            admin,
-            desk,
+            service,
             instance,
         })
     }

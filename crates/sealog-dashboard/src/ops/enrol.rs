@@ -53,7 +53,7 @@ pub(super) async fn submit(console: Arc<Console>, asked: Arc<OpsAsked>) -> Resul
     }
     let (password, visitor) = (asked.request.secret("password"), asked.request.visitor());
     let enrolled = match token_in(page.token) {
-        Some(link) => console.accounts.enrol(&link, password, &visitor).await,
+        Some(link) => console.service.operators.enrol(&link, password, &visitor).await,
         None => Err(EnrolError::Gone),
     };
     let page = match enrolled {
@@ -84,7 +84,7 @@ fn offered(console: &Console, asked: &OpsAsked) -> Result<Offer, Problem> {
     if who.user.is_enrolled() {
         return Err(led_on().into());
     }
-    console.accounts.offered(who).ok_or_else(Problem::not_found)
+    console.service.operators.offered(who).ok_or_else(Problem::not_found)
 }
 
 pub(super) async fn show_authenticator(
@@ -101,7 +101,7 @@ pub(super) async fn confirm_authenticator(
 ) -> Result<Response, Problem> {
     let offer = offered(&console, &asked)?;
     let (code, visitor) = (asked.request.field("code"), asked.request.visitor());
-    match console.accounts.check_code(asked.operator(), code, &visitor).await {
+    match console.service.operators.check_code(asked.operator(), code, &visitor).await {
         Ok(token) => Ok(with_cookie(see_other(BASE), &console.cookies.set_session(&token))),
         Err(CodeError::Wrong | CodeError::NotNow) => {
             let page = AuthenticatorPage { plain: plain(&console, &asked), offer, error: Some(WRONG_CODE) };

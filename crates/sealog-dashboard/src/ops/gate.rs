@@ -59,7 +59,7 @@ pub(super) async fn pass(
 
 async fn admit(console: &Console, needs: OpsNeeds, asked: &mut OpsAsked) -> Result<(), Problem> {
     let found = match &asked.request.token {
-        Some(token) => console.accounts.find(token).await?,
+        Some(token) => console.service.operators.find(token).await?,
         None => None,
     };
     match (&found, needs) {

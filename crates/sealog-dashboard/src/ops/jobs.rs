@@ -84,13 +84,13 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
     let here = if shows_all { "/ops/jobs?all=1" } else { "/ops/jobs" };
     // One more than is shown tells whether there are others.
     let page = ListPage { after, limit: JOBS_ON_PAGE + 1 };
-    let jobs = console.control.all_jobs(!shows_all, page).await.map_err(of_control)?;
+    let jobs = console.service.control.all_jobs(!shows_all, page).await.map_err(of_control)?;
     let shown = &jobs[..jobs.len().min(JOBS_ON_PAGE)];
     let last = shown.last().filter(|_| jobs.len() > JOBS_ON_PAGE);
     let mut names = HashMap::new();
     for id in shown.iter().filter_map(|job| job.tenant_id) {
         if !names.contains_key(&id) {
-            let tenant = console.control.tenant(id).await.map_err(of_control)?;
+            let tenant = console.service.control.tenant(id).await.map_err(of_control)?;
             names.extend(tenant.map(|tenant| (id, tenant.name)));
         }
     }
@@ -112,6 +112,6 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
 
 pub(super) async fn cancel(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
     let id = Uuid::parse(asked.request.field("job")).map(JobId).ok_or(Problem::not_found())?;
-    let cancelled = console.desk.cancel_job(asked.id(), id).await.map_err(of_admin)?;
+    let cancelled = console.service.ops_desk.cancel_job(asked.id(), id).await.map_err(of_admin)?;
     Ok(see_other(if cancelled { "/ops/jobs?done=cancel" } else { "/ops/jobs?done=ended" }))
 }

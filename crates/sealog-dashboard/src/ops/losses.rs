@@ -74,7 +74,7 @@ fn what(loss: &Loss) -> String {
 }
 
 pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
-    let (lost, all) = console.desk.losses().await.map_err(of_admin)?;
+    let (lost, all) = console.service.ops_desk.losses().await.map_err(of_admin)?;
     let seq = asked.request.query_value("accepted").and_then(|seq| seq.parse().ok());
     let notice = seq.map(|seq| {
         format!("The loss is accepted as event {} of the chain, which goes on from there.", number(seq))
@@ -112,7 +112,7 @@ fn chain(asked: &OpsAsked) -> Result<ChainId, Problem> {
 
 /// One that was accepted is like one that never was.
 async fn find(console: &Console, asked: &OpsAsked) -> Result<LostChain, Problem> {
-    console.desk.loss(chain(asked)?).await.map_err(of_admin)?.ok_or(Problem::not_found())
+    console.service.ops_desk.loss(chain(asked)?).await.map_err(of_admin)?.ok_or(Problem::not_found())
 }
 
 impl<'a> OnePage<'a> {
@@ -149,7 +149,7 @@ pub(super) async fn accept(console: Arc<Console>, asked: Arc<OpsAsked>) -> Resul
         let problem = "This is not its name. Nothing was done.";
         return wrong(OnePage { confirm_error: Some(problem), ..page });
     }
-    match console.desk.accept_loss(Actor::Console(asked.id()), lost.chain, &reason).await {
+    match console.service.ops_desk.accept_loss(Actor::Console(asked.id()), lost.chain, &reason).await {
         Ok((receipt, _)) => Ok(see_other(&format!("/ops/losses?accepted={}", receipt.first_seq))),
         Err(AdminError::Store(StoreError::Refused(_))) => {
             let problem = "The store has refused it: nothing is proven lost in this chain any more. The system log has the order all the same.";

@@ -114,14 +114,14 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
     let before = asked.request.query_value("before").map(|id| id.parse().map_err(|_| Problem::not_found()));
     let before = before.transpose()?;
     // One more than is shown tells whether there are others.
-    let mails = console.control.outbox_rows(state, before, MAILS_ON_PAGE + 1).await;
+    let mails = console.service.control.outbox_rows(state, before, MAILS_ON_PAGE + 1).await;
     let mails = mails.map_err(of_control)?;
     let shown = &mails[..mails.len().min(MAILS_ON_PAGE)];
     let last = shown.last().filter(|_| mails.len() > MAILS_ON_PAGE);
     let mut names = HashMap::new();
     for id in shown.iter().filter_map(|mail| mail.tenant_id) {
         if !names.contains_key(&id) {
-            let tenant = console.control.tenant(id).await.map_err(of_control)?;
+            let tenant = console.service.control.tenant(id).await.map_err(of_control)?;
             names.extend(tenant.map(|tenant| (id, tenant.name)));
         }
     }
@@ -143,7 +143,7 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
         rows: shown.iter().map(|mail| row(mail, &names)).collect(),
         next: last.map(|mail| format!("{}{joint}before={}", here(state), mail.id)),
         first: before.map(|_: i64| here(state)),
-        has_mail: console.instance.has_mail,
+        has_mail: console.service.settings.smtp.is_some(),
         notice,
     }))
 }
@@ -153,12 +153,12 @@ fn mail(asked: &OpsAsked) -> Result<i64, Problem> {
 }
 
 pub(super) async fn retry(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
-    let changed = console.desk.retry_mail(asked.id(), mail(&asked)?).await.map_err(of_admin)?;
+    let changed = console.service.ops_desk.retry_mail(asked.id(), mail(&asked)?).await.map_err(of_admin)?;
     Ok(see_other(if changed { "/ops/outbox?done=retry" } else { "/ops/outbox?done=none" }))
 }
 
 pub(super) async fn give_up(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
-    let changed = console.desk.give_up_mail(asked.id(), mail(&asked)?).await.map_err(of_admin)?;
+    let changed = console.service.ops_desk.give_up_mail(asked.id(), mail(&asked)?).await.map_err(of_admin)?;
     Ok(see_other(if changed { "/ops/outbox?done=give-up" } else { "/ops/outbox?done=none" }))
 }
 

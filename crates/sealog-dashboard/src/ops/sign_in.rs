@@ -68,15 +68,17 @@ pub(super) async fn submit(console: Arc<Console>, asked: Arc<OpsAsked>) -> Resul
     }
     let (request, visitor) = (&asked.request, asked.request.visitor());
     let password = request.secret("password");
-    let token = match console.accounts.sign_in(page.email, password, &visitor, request.token.as_ref()).await {
-        Ok(token) => token,
-        Err(SignInError::Wrong) => {
-            return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { error: Some(WRONG), ..page }));
-        }
-        Err(SignInError::TooMany) => return Err(too_many()),
-        Err(SignInError::Busy) => return Err(Problem::busy()),
-        Err(SignInError::Failed(failed)) => return Err(failed.into()),
-    };
+    let token =
+        match console.service.operators.sign_in(page.email, password, &visitor, request.token.as_ref()).await
+        {
+            Ok(token) => token,
+            Err(SignInError::Wrong) => {
+                return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { error: Some(WRONG), ..page }));
+            }
+            Err(SignInError::TooMany) => return Err(too_many()),
+            Err(SignInError::Busy) => return Err(Problem::busy()),
+            Err(SignInError::Failed(failed)) => return Err(failed.into()),
+        };
     // Whoever has no authenticator yet is led on from there.
     let path = format!("{BASE}/sign-in/code?next={}", encoded(page.next));
     Ok(with_cookie(see_other(&path), &console.cookies.set_session(&token)))
@@ -114,7 +116,7 @@ pub(super) async fn submit_code(console: Arc<Console>, asked: Arc<OpsAsked>) -> 
     }
     let next = own_path_beneath(BASE, asked.request.field("next")).unwrap_or("");
     let (code, visitor) = (asked.request.field("code"), asked.request.visitor());
-    match console.accounts.check_code(asked.operator(), code, &visitor).await {
+    match console.service.operators.check_code(asked.operator(), code, &visitor).await {
         Ok(token) => {
             let path = if next.is_empty() { BASE } else { next };
             Ok(with_cookie(see_other(path), &console.cookies.set_session(&token)))
@@ -130,7 +132,7 @@ pub(super) async fn submit_code(console: Arc<Console>, asked: Arc<OpsAsked>) -> 
 
 pub(super) async fn sign_out(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
     if let Some(token) = &asked.request.token {
-        console.accounts.sign_out(token).await?;
+        console.service.operators.sign_out(token).await?;
     }
     Ok(with_cookie(see_other("/ops/sign-in"), &console.cookies.clear_session()))
 }

@@ -77,11 +77,11 @@ fn size(bytes: u64) -> String {
 }
 
 pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
-    let stats = console.store.stats().await?;
+    let stats = console.service.store.stats().await?;
     let look = Arc::clone(&console.instance.room);
-    let room = console.store.pool().run(Lane::Compute, Payer::Operator, LOOK_COST, move || look());
+    let room = console.service.store.pool().run(Lane::Compute, Payer::Operator, LOOK_COST, move || look());
     let room = room.await.unwrap_or_else(|_| Err("the server is stopping".into()));
-    let faults = console.store.faults();
+    let faults = console.service.store.faults();
     let queued = stats.logs.iter().map(|log| {
         let text = format!("{} requests, {}", number(log.queue_requests), size(log.queue_bytes));
         (log.mode.as_str(), text)
@@ -89,8 +89,8 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
     Ok(html(&Page {
         shell: Shell::new(&console, &asked, Current::Storage),
         store: &console.instance.store,
-        unready: console.store.ready().err().map(|error| visible(&error.to_string())),
-        notices: console.store.notices(),
+        unready: console.service.store.ready().err().map(|error| visible(&error.to_string())),
+        notices: console.service.store.notices(),
         storage: size(stats.storage_bytes),
         read_errors: number(stats.read_errors),
         reads_waiting: number(stats.reads_waiting),

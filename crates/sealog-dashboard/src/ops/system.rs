@@ -36,14 +36,14 @@ struct Geo {
 }
 
 pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
-    let geo = console.instance.geo.as_ref().map(|geo| geo.state());
-    let waiting = console.control.pending_notices().await.map_err(of_control)?;
+    let geo = console.service.settings.geo.as_ref().map(|geo| geo.state());
+    let waiting = console.service.control.pending_notices().await.map_err(of_control)?;
     Ok(html(&Page {
         shell: Shell::new(&console, &asked, Current::System),
         program: VERSION,
         store: &console.instance.store,
         schema: console.instance.schema,
-        now: moment(console.world.now_ms()),
+        now: moment(console.service.world.now_ms()),
         geo: geo.map(|state| Geo {
             file: visible(&state.file.display().to_string()),
             kind: visible(&state.kind),
@@ -51,7 +51,7 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
             bytes: number(state.bytes),
             refused: state.refused.as_deref().map(visible),
         }),
-        has_mail: console.instance.has_mail,
+        has_mail: console.service.settings.smtp.is_some(),
         waiting: number(waiting),
     }))
 }

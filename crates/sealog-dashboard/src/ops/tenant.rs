@@ -82,7 +82,7 @@ impl<'a> Page<'a> {
         let here = format!("/ops/tenants/{}", tenant.id);
         let after = asked.request.query_value("after").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
         let after = after.transpose()?;
-        let administration = &console.control;
+        let administration = &console.service.control;
         let list = async |after, limit| {
             administration.projects(tenant.id, ListPage { after, limit }).await.map_err(of_control)
         };
@@ -91,18 +91,18 @@ impl<'a> Page<'a> {
         let projects = list(after, PROJECTS_ON_PAGE + 1).await?;
         let shown = &projects[..projects.len().min(PROJECTS_ON_PAGE)];
         let last = shown.last().filter(|_| projects.len() > PROJECTS_ON_PAGE);
-        let month = Month::of(console.world.now_ms());
-        let used = console.store.usage(tenant.id, month).await?;
-        let plan = console.admin.plan(&tenant.plan);
+        let month = Month::of(console.service.world.now_ms());
+        let used = console.service.store.usage(tenant.id, month).await?;
+        let plan = console.service.admin.plan(&tenant.plan);
         let most = plan.and_then(|plan| plan.events_per_month);
         let rate = tenant.rate_limit_rps.or(plan.map(|plan| plan.requests_per_s));
-        let known = console.admin.plans().iter();
+        let known = console.service.admin.plans().iter();
         Ok(Page {
             shell: Shell::new(console, asked, Current::Tenants),
             id: tenant.id.to_string(),
             name: visible(&tenant.name),
             created: day(tenant.created_at_ms),
-            billing: Billing::of(&tenant, console.world.now_ms()),
+            billing: Billing::of(&tenant, console.service.world.now_ms()),
             month: month.to_string(),
             used: number(used),
             quota: most.map(|most| Quota {
@@ -155,7 +155,7 @@ fn row(project: &Project) -> Row {
 
 async fn find(console: &Console, asked: &OpsAsked) -> Result<Tenant, Problem> {
     let id = Uuid::parse(asked.request.parameter("tenant")).map(TenantId).ok_or(Problem::not_found())?;
-    let tenant = console.control.tenant(id).await.map_err(of_control)?;
+    let tenant = console.service.control.tenant(id).await.map_err(of_control)?;
     tenant.ok_or(Problem::not_found())
 }
 
@@ -191,7 +191,8 @@ pub(super) async fn change_plan(console: Arc<Console>, asked: Arc<OpsAsked>) -> 
         trial_ends_at,
         ..TenantUpdate::default()
     };
-    let error = match console.admin.update_tenant(Actor::Console(asked.id()), tenant.id, update).await {
+    let error = match console.service.admin.update_tenant(Actor::Console(asked.id()), tenant.id, update).await
+    {
         Ok(_) => return Ok(see_other(&format!("/ops/tenants/{}?done=plan", tenant.id))),
         Err(AdminError::Field(error)) => error,
         Err(error) => return Err(of_admin(error)),
@@ -232,7 +233,7 @@ pub(super) async fn change_rate(console: Arc<Console>, asked: Arc<OpsAsked>) -> 
         return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
     };
     let update = TenantUpdate { rate_limit_rps: Some(rate_limit_rps), ..TenantUpdate::default() };
-    let changed = console.admin.update_tenant(Actor::Console(asked.id()), tenant.id, update).await;
+    let changed = console.service.admin.update_tenant(Actor::Console(asked.id()), tenant.id, update).await;
     changed.map_err(of_admin)?;
     Ok(see_other(&format!("/ops/tenants/{}?done=rate", tenant.id)))
 }
@@ -243,7 +244,7 @@ pub(super) async fn change_project_rate(
 ) -> Result<Response, Problem> {
     let tenant = find(&console, &asked).await?;
     let id = Uuid::parse(asked.request.field("project")).map(ProjectId).ok_or(Problem::not_found())?;
-    let project = console.control.project(id).await.map_err(of_control)?;
+    let project = console.service.control.project(id).await.map_err(of_control)?;
     let project = project.filter(|project| project.tenant_id == tenant.id).ok_or(Problem::not_found())?;
     let Ok(rate_limit_rps) = given_rate(&asked) else {
         let mut page = Page::new(&console, &asked).await?;
@@ -254,6 +255,6 @@ pub(super) async fn change_project_rate(
         return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
     };
     let update = ProjectUpdate { rate_limit_rps: Some(rate_limit_rps), ..ProjectUpdate::default() };
-    console.admin.update_project(Actor::Console(asked.id()), id, update).await.map_err(of_admin)?;
+    console.service.admin.update_project(Actor::Console(asked.id()), id, update).await.map_err(of_admin)?;
     Ok(see_other(&format!("/ops/tenants/{}?done=rate", tenant.id)))
 }

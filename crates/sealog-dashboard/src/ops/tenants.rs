@@ -63,7 +63,7 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
     let search: String = search.trim().chars().take(SEARCH_CHARACTERS_MAX).collect();
     let after = asked.request.query_value("after").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
     let after = after.transpose()?;
-    let administration = &console.control;
+    let administration = &console.service.control;
     // One more than is shown tells whether there are others.
     let page = ListPage { after, limit: TENANTS_ON_PAGE + 1 };
     let found = match Uuid::parse(&search) {
@@ -76,7 +76,7 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
     let query = if search.is_empty() { String::new() } else { format!("search={}", encoded(&search)) };
     let shown = &found[..found.len().min(TENANTS_ON_PAGE)];
     let last = shown.last().filter(|_| found.len() > TENANTS_ON_PAGE);
-    let now_ms = console.world.now_ms();
+    let now_ms = console.service.world.now_ms();
     let row = |tenant: &Tenant| Row {
         id: tenant.id.to_string(),
         name: visible(&tenant.name),

@@ -64,9 +64,10 @@ struct Row {
 impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked) -> Result<Page<'a>, Problem> {
         let who = asked.person();
-        let people = &app.control;
+        let people = &app.service.control;
         let authenticator = people.authenticator(who.person.id).await.map_err(of_control)?;
-        let sessions = people.sessions(who.person.id, app.world.now_ms()).await.map_err(of_control)?;
+        let sessions =
+            people.sessions(who.person.id, app.service.world.now_ms()).await.map_err(of_control)?;
         let row = |session: &sealog_control::Session| Row {
             id: session.token_digest.to_string(),
             is_this: session.token_digest == who.session.token_digest,
@@ -97,8 +98,8 @@ impl<'a> Page<'a> {
 async fn choices(app: &Dashboard, asked: &Asked) -> Result<Vec<Choices>, Problem> {
     let mut choices = Vec::new();
     for membership in &asked.person().memberships {
-        let kinds = app.notifier.choices(membership).await.map_err(of_control)?;
-        let tenant = app.control.tenant(membership.tenant_id).await.map_err(of_control)?;
+        let kinds = app.service.notifier.choices(membership).await.map_err(of_control)?;
+        let tenant = app.service.control.tenant(membership.tenant_id).await.map_err(of_control)?;
         if let Some(tenant) = tenant.filter(|_| !kinds.is_empty()) {
             choices.push(Choices { id: tenant.id.to_string(), organisation: visible(&tenant.name), kinds });
         }
@@ -108,7 +109,7 @@ async fn choices(app: &Dashboard, asked: &Asked) -> Result<Vec<Choices>, Problem
 
 /// The organisation that needs an authenticator, by its name.
 async fn name_of(app: &Dashboard, tenant_id: TenantId) -> Result<String, Problem> {
-    let tenant = app.control.tenant(tenant_id).await.map_err(of_control)?;
+    let tenant = app.service.control.tenant(tenant_id).await.map_err(of_control)?;
     Ok(tenant.map_or_else(|| "An organisation".into(), |tenant| visible(&tenant.name)))
 }
 
@@ -120,8 +121,8 @@ pub(crate) async fn choose_notices(app: Arc<Dashboard>, asked: Arc<Asked>) -> Re
     let membership = membership.ok_or(Problem::not_found())?;
     let wanted: Vec<&str> =
         asked.form.iter().filter(|(name, _)| name == "notice").map(|(_, value)| &*value.0).collect();
-    app.notifier.choose(membership, &wanted).await.map_err(of_control)?;
-    app.admin.wake().wake();
+    app.service.notifier.choose(membership, &wanted).await.map_err(of_control)?;
+    app.service.admin.wake().wake();
     Ok(see_other("/app/account?done=notifications#notifications"))
 }
 
@@ -149,7 +150,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 pub(crate) async fn change_password(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let who = asked.person();
     let (old, new) = (asked.secret("old"), asked.secret("password"));
-    let changed = app.accounts.change_password(&who.person, old, new, who.session.token_digest).await;
+    let changed = app.service.accounts.change_password(&who.person, old, new, who.session.token_digest).await;
     let page = Page::new(&app, &asked).await?;
     let (status, page) = match changed {
         Ok(Ok(())) => return Ok(see_other("/app/account?done=password")),
@@ -175,7 +176,8 @@ fn wrong_password(error: SignInError) -> Result<(StatusCode, &'static str), Prob
 
 /// What changes how one signs in needs the password again: a browser that was left open is not enough.
 async fn check_password(app: &Dashboard, asked: &Asked) -> Result<Option<Response>, Problem> {
-    let Err(error) = app.accounts.check_password(&asked.person().person, asked.secret("old")).await else {
+    let Err(error) = app.service.accounts.check_password(&asked.person().person, asked.secret("old")).await
+    else {
         return Ok(None);
     };
     let (status, text) = wrong_password(error)?;
@@ -186,7 +188,7 @@ pub(crate) async fn offer_authenticator(app: Arc<Dashboard>, asked: Arc<Asked>) 
     if let Some(refused) = check_password(&app, &asked).await? {
         return Ok(refused);
     }
-    match app.accounts.offer_authenticator(&asked.person().person).await {
+    match app.service.accounts.offer_authenticator(&asked.person().person).await {
         Ok(offer) => Ok(html(&Page { offer: Some(offer), ..Page::new(&app, &asked).await? })),
         Err(CodeError::NotNow) => Ok(see_other("/app/account#authenticator")),
         Err(CodeError::Failed(failed)) => Err(failed.into()),
@@ -203,7 +205,7 @@ pub(crate) async fn confirm_authenticator(
     }
     let (who, code) = (asked.person(), asked.field("code"));
     let keep = who.session.token_digest;
-    let confirmed = app.accounts.confirm_authenticator(who.person.id, code, keep).await;
+    let confirmed = app.service.accounts.confirm_authenticator(who.person.id, code, keep).await;
     let page = Page::new(&app, &asked).await?;
     let (status, error) = match confirmed {
         Ok(codes) => {
@@ -217,7 +219,7 @@ pub(crate) async fn confirm_authenticator(
         Err(CodeError::NotNow) => return Ok(see_other("/app/account#authenticator")),
         Err(CodeError::Failed(failed)) => return Err(failed.into()),
     };
-    let offer = app.accounts.offered(&who.person).await?;
+    let offer = app.service.accounts.offered(&who.person).await?;
     Ok(html_with(status, &Page { code_error: Some(error), offer, ..page }))
 }
 
@@ -228,12 +230,12 @@ pub(crate) async fn remove_authenticator(
     if let Some(refused) = check_password(&app, &asked).await? {
         return Ok(refused);
     }
-    if let Some(tenant_id) = app.accounts.authenticator_required_by(asked.person()).await? {
+    if let Some(tenant_id) = app.service.accounts.authenticator_required_by(asked.person()).await? {
         let error = format!("{} needs an authenticator of every member.", name_of(&app, tenant_id).await?);
         let page = Page { error: Some(error), ..Page::new(&app, &asked).await? };
         return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
     }
-    app.accounts.remove_authenticator(asked.person().person.id).await?;
+    app.service.accounts.remove_authenticator(asked.person().person.id).await?;
     Ok(see_other("/app/account?done=authenticator"))
 }
 
@@ -241,7 +243,7 @@ pub(crate) async fn new_recovery_codes(app: Arc<Dashboard>, asked: Arc<Asked>) -
     if let Some(refused) = check_password(&app, &asked).await? {
         return Ok(refused);
     }
-    match app.accounts.new_recovery_codes(asked.person().person.id).await {
+    match app.service.accounts.new_recovery_codes(asked.person().person.id).await {
         Ok(codes) => {
             let notice = Some("These take the place of the codes that you had.");
             Ok(html(&Page { codes, notice, ..Page::new(&app, &asked).await? }))
@@ -253,7 +255,7 @@ pub(crate) async fn new_recovery_codes(app: Arc<Dashboard>, asked: Arc<Asked>) -
 
 /// One by its id, or all others.
 pub(crate) async fn end_sessions(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    let (who, people) = (asked.person(), &app.control);
+    let (who, people) = (asked.person(), &app.service.control);
     match Hash::parse(asked.field("session")) {
         Some(id) => {
             if !people.end_session_of(who.person.id, id).await.map_err(of_control)? {

@@ -50,7 +50,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let page = match Catalog::builtin().entry(&name) {
         Some(entry) => of_entry(&app, &asked, actions, entry),
         None => {
-            let known = app.control.known_actions(place.tenant.id).await.map_err(of_control)?;
+            let known = app.service.control.known_actions(place.tenant.id).await.map_err(of_control)?;
             let known = known.into_iter().find(|known| known.action.action == name);
             of_custom(&app, &asked, actions, known.ok_or(Problem::not_found())?)
         }
@@ -143,7 +143,7 @@ pub(crate) async fn retire(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let tenant_id = asked.place().tenant.id;
     let actor = Actor::Person(asked.person().person.id);
     let action = asked.field("action").to_owned();
-    app.admin.retire_action(actor, tenant_id, action).await.map_err(of_admin)?;
+    app.service.admin.retire_action(actor, tenant_id, action).await.map_err(of_admin)?;
     Ok(see_other(&format!("/app/o/{tenant_id}/actions?kind=custom&done=retire")))
 }
 

@@ -107,7 +107,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let value = |name| asked.query_value(name).unwrap_or_default();
     let (search, framework, category, kind) =
         (value("search"), value("framework"), value("category"), value("kind"));
-    let custom = app.control.known_actions(place.tenant.id).await.map_err(of_control)?;
+    let custom = app.service.control.known_actions(place.tenant.id).await.map_err(of_control)?;
     let catalog = Catalog::builtin();
     let wanted = search.trim().to_lowercase();
     let matches = |known: &Known<'_>| {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
+use sealog_cases::disclosure::SearchRun;
+use sealog_cases::{CaseError, Move};
 use sealog_control::{Case, CaseState, Grants};
-use sealog_service::cases::{CaseError, Move};
-use sealog_service::disclosure::SearchRun;
 
 use crate::app::Dashboard;
 use crate::gate::of_control;
@@ -50,7 +50,7 @@ impl<'a> Page<'a> {
 }
 
 fn facts(case: &Case) -> Vec<(&'static str, String)> {
-    use sealog_service::cases::words::Named;
+    use sealog_cases::words::Named;
     let intake = &case.intake;
     vec![
         ("Type", intake.request_type.name().to_owned()),
@@ -102,7 +102,8 @@ async fn refused<'a>(
 
 pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "intake").await?;
-    let saved = app.cases.set_intake(seen(&asked, &case), &intake_input(&asked), asked.field("note")).await;
+    let saved =
+        app.service.cases.set_intake(seen(&asked, &case), &intake_input(&asked), asked.field("note")).await;
     let error = match saved {
         Ok(_) => {
             return Ok(see_other(&format!("{}?done=saved", asked.path.trim_end_matches("/intake"))));
@@ -122,14 +123,19 @@ pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 /// Why what was found cannot be approved. Approval is a decision about all of it, and names the search that
 /// was seen.
 async fn not_ready(app: &Dashboard, asked: &Asked, case: &Case) -> Result<Option<String>, Problem> {
-    if app.disclosures.searches(case).await?.iter().any(SearchRun::is_running) {
+    if app.service.disclosures.searches(case).await?.iter().any(SearchRun::is_running) {
         let why =
             "A search is under way. Wait until it has ended, or stop it; then look at what it has found.";
         return Ok(Some(why.to_owned()));
     }
-    let Some(search) = app.disclosures.current_search(case).await? else { return Ok(None) };
-    let review =
-        app.disclosures.control.review_of(search.new.id, Grants::default()).await.map_err(of_control)?;
+    let Some(search) = app.service.disclosures.current_search(case).await? else { return Ok(None) };
+    let review = app
+        .service
+        .disclosures
+        .control
+        .review_of(search.new.id, Grants::default())
+        .await
+        .map_err(of_control)?;
     if review.open > 0 {
         return Ok(Some(format!("{} events still need a decision before approval.", review.open)));
     }
@@ -157,7 +163,7 @@ pub(crate) async fn step(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     };
     let taken = match not_ready {
         Some(why) => Err(CaseError::Refused(why)),
-        None => app.cases.step(seen(&asked, &case), &step).await,
+        None => app.service.cases.step(seen(&asked, &case), &step).await,
     };
     let error = match taken {
         Ok(_) => return Ok(see_other(&format!("{}?done=moved", asked.path.trim_end_matches("/move")))),
@@ -173,7 +179,7 @@ pub(crate) async fn step(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 pub(crate) async fn confirm(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "intake").await?;
     let note = "Receipt was confirmed to the requester.";
-    let error = match app.cases.confirm_receipt(seen(&asked, &case), note).await {
+    let error = match app.service.cases.confirm_receipt(seen(&asked, &case), note).await {
         Ok(_) => {
             return Ok(see_other(&format!("{}?done=confirmed", asked.path.trim_end_matches("/confirm"))));
         }

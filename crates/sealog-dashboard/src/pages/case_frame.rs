@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use sealog_cases::dates::{self, described, long_day};
+use sealog_cases::desk::Seen;
+use sealog_cases::words::{Named, case_name};
+use sealog_cases::{CaseDesk, CaseError};
 use sealog_control::{Case, CaseEntry, CaseId, CaseState, ListPage, PersonId, Role};
 use sealog_core::id::Uuid;
-use sealog_service::cases::dates::{self, described, long_day};
-use sealog_service::cases::desk::Seen;
-use sealog_service::cases::words::{Named, case_name};
-use sealog_service::cases::{CaseDesk, CaseError};
 use sealog_service::system_chain::actions;
 use serde_json::json;
 
@@ -115,7 +115,7 @@ pub(crate) struct Other {
 pub(crate) async fn find(app: &Dashboard, asked: &Asked, tab: &str) -> Result<Case, Problem> {
     let place = asked.place();
     let id = Uuid::parse(asked.parameter("case")).map(CaseId).ok_or(Problem::not_found())?;
-    let case = app.control.case(place.tenant.id, id).await.map_err(of_control)?;
+    let case = app.service.control.case(place.tenant.id, id).await.map_err(of_control)?;
     let case = case.filter(|case| may_see(place, case)).ok_or(Problem::not_found())?;
     let resource = format!("case/{}", case.id.0);
     views::seal(app, asked, &actions::PAGE_VIEWED, &resource, json!({ "page": "case", "tab": tab })).await?;
@@ -139,7 +139,7 @@ pub(crate) fn may_see(place: &Place, case: &Case) -> bool {
 
 /// The id of the search whose events are decided about, if there is one.
 async fn current_search(app: &Dashboard, case: &Case) -> Result<Option<String>, Problem> {
-    Ok(app.disclosures.current_search(case).await?.map(|search| search.new.id.0.to_string()))
+    Ok(app.service.disclosures.current_search(case).await?.map(|search| search.new.id.0.to_string()))
 }
 
 /// The revision that the form was made from.
@@ -158,8 +158,8 @@ impl Frame {
         let place = asked.place();
         let list = format!("/app/o/{}/cases", place.tenant.id);
         let here = format!("{list}/{}", case.id.0);
-        let entries = app.cases.entries(case).await?;
-        let dates = app.cases.dates(case).await?;
+        let entries = app.service.cases.entries(case).await?;
+        let dates = app.service.cases.dates(case).await?;
         let names = names(app, case, &entries).await?;
         let name = case_name(case);
         let may_manage = place.may(Capability::ManageCases) && case.state != CaseState::Closed;
@@ -310,7 +310,7 @@ pub(crate) async fn names(
         if names.contains_key(&id) || names.len() >= NAMES_MAX {
             continue;
         }
-        let member = app.control.member(case.tenant_id, id).await.map_err(of_control)?;
+        let member = app.service.control.member(case.tenant_id, id).await.map_err(of_control)?;
         names.insert(id, member.map_or_else(|| id.0.to_string(), |member| visible(&member.person.email)));
     }
     Ok(names)
@@ -374,8 +374,8 @@ fn field_name(field: &str) -> &str {
 /// more: a form that does not show them would take the case from them.
 pub(crate) async fn assignees(app: &Dashboard, asked: &Asked, chosen: &str) -> Result<Vec<Choice>, Problem> {
     let page = ListPage { after: None, limit: MEMBERS_MAX };
-    let now_ms = app.world.now_ms();
-    let members = app.control.members(asked.place().tenant.id, page).await.map_err(of_control)?;
+    let now_ms = app.service.world.now_ms();
+    let members = app.service.control.members(asked.place().tenant.id, page).await.map_err(of_control)?;
     let takes = members.iter().filter(|member| {
         CaseDesk::takes_cases(member.membership.role) && !member.membership.has_ended(now_ms)
     });
@@ -387,7 +387,7 @@ pub(crate) async fn assignees(app: &Dashboard, asked: &Asked, chosen: &str) -> R
     if !all.iter().any(|choice| choice.is_chosen)
         && let Some(id) = Uuid::parse(chosen).map(PersonId)
     {
-        let member = app.control.member(asked.place().tenant.id, id).await.map_err(of_control)?;
+        let member = app.service.control.member(asked.place().tenant.id, id).await.map_err(of_control)?;
         let who = member.map_or_else(|| visible(chosen), |member| visible(&member.person.email));
         let label = format!("{who} (takes no cases any more)");
         all.push(Choice { value: chosen.to_owned(), label, is_chosen: true });

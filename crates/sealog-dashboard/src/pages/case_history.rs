@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::response::Response;
-use sealog_service::cases::is_note_intact;
+use sealog_cases::is_note_intact;
 
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
@@ -40,7 +40,7 @@ struct EventRow {
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "history").await?;
-    let entries = app.cases.entries(&case).await?;
+    let entries = app.service.cases.entries(&case).await?;
     let names = names(&app, &case, &entries).await?;
     let rows = entries.iter().rev().map(|entry| Row {
         revision: entry.revision,
@@ -50,7 +50,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         is_intact: is_note_intact(entry),
     });
     let place = asked.place();
-    let events = app.cases.events(&case).await?;
+    let events = app.service.cases.events(&case).await?;
     let events = events.iter().map(|event| {
         let project = place.projects.iter().find(|project| project.id == event.new.project_id);
         let href = |seq: u64| format!("/app/p/{}/live/events?q=seq%3A{seq}..{seq}", event.new.project_id);

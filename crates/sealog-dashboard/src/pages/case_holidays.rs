@@ -5,7 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_service::cases::CaseError;
+use sealog_cases::CaseError;
 
 use crate::app::Dashboard;
 use crate::gate::of_control;
@@ -25,7 +25,7 @@ struct Page<'a> {
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let tenant_id = asked.place().tenant.id;
-    let calendar = app.cases.calendar(tenant_id).await?;
+    let calendar = app.service.cases.calendar(tenant_id).await?;
     let holidays: Vec<String> = calendar.holidays.iter().map(ToString::to_string).collect();
     Ok(html(&Page {
         shell: Shell::new(&app, &asked, Some(Current::Cases)),
@@ -39,7 +39,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let tenant_id = asked.place().tenant.id;
     let text = asked.field("holidays");
-    match app.cases.set_holidays(asked.person().person.id, tenant_id, text).await {
+    match app.service.cases.set_holidays(asked.person().person.id, tenant_id, text).await {
         Ok(()) => Ok(see_other(&format!("{}?done=1", asked.path))),
         Err(CaseError::Field(wrong)) => Ok(html_with(
             StatusCode::UNPROCESSABLE_ENTITY,

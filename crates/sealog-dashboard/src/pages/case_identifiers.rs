@@ -5,9 +5,9 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
+use sealog_cases::words::Named;
+use sealog_cases::{CaseError, IdentifierInput};
 use sealog_control::{Case, IdentifierKind};
-use sealog_service::cases::words::Named;
-use sealog_service::cases::{CaseError, IdentifierInput};
 
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
@@ -109,17 +109,18 @@ pub(crate) async fn add(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respon
         value: text("value"),
         source: text("source"),
     };
-    answer(&app, &asked, app.cases.add_identifier(seen(&asked, &case), &input).await).await
+    answer(&app, &asked, app.service.cases.add_identifier(seen(&asked, &case), &input).await).await
 }
 
 pub(crate) async fn remove(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "identifiers").await?;
     let at = asked.field("identifier").parse().unwrap_or(usize::MAX);
-    answer(&app, &asked, app.cases.remove_identifier(seen(&asked, &case), at).await).await
+    answer(&app, &asked, app.service.cases.remove_identifier(seen(&asked, &case), at).await).await
 }
 
 pub(crate) async fn set_scope(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "identifiers").await?;
-    let done = app.cases.set_scope(seen(&asked, &case), &scope_input(&asked), asked.field("note")).await;
+    let done =
+        app.service.cases.set_scope(seen(&asked, &case), &scope_input(&asked), asked.field("note")).await;
     answer(&app, &asked, done).await
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
+use sealog_cases::CaseError;
+use sealog_cases::words::Named;
 use sealog_control::{Case, IdentityMethod, IdentityOutcome};
-use sealog_service::cases::CaseError;
-use sealog_service::cases::words::Named;
 
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
@@ -70,7 +70,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "identity").await?;
     let (method, outcome, note) = (asked.field("method"), asked.field("outcome"), asked.field("note"));
-    let error = match app.cases.check_identity(seen(&asked, &case), method, outcome, note).await {
+    let error = match app.service.cases.check_identity(seen(&asked, &case), method, outcome, note).await {
         Ok(_) => return Ok(see_other(&format!("{}?done=saved", asked.path))),
         Err(error) => error,
     };

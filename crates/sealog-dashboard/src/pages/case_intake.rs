@@ -1,10 +1,10 @@
 //! The fields of what came in, for a new case and for one that is there.
 
+use sealog_cases::words::Named;
+use sealog_cases::{IntakeInput, ScopeInput};
 use sealog_control::{Case, CaseChannel, CaseRegime, CaseScope, CaseType};
 use sealog_core::id::ProjectId;
 use sealog_core::time::iso_ms;
-use sealog_service::cases::words::Named;
-use sealog_service::cases::{IntakeInput, ScopeInput};
 
 use crate::app::Dashboard;
 use crate::pages::case_frame::assignees;
@@ -49,7 +49,7 @@ pub(crate) async fn intake_fields(
     let id = |case: &Case| case.assignee.map_or(String::new(), |id| id.0.to_string());
     let assignee = typed(asked, is_form, "assignee", || case.map_or(me, id));
     let assignees = assignees(app, asked, &assignee).await?;
-    let today = app.cases.calendar(asked.place().tenant.id).await?.day_at(app.world.now_ms());
+    let today = app.service.cases.calendar(asked.place().tenant.id).await?.day_at(app.service.world.now_ms());
     Ok(fields(asked, case, is_form, &today.to_string(), assignees))
 }
 

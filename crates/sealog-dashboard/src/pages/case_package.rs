@@ -8,16 +8,16 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_LENGTH, HeaderValue, VARY};
 use axum::response::Response;
 use futures_util::stream;
+use sealog_cases::disclosure::builder;
+use sealog_cases::disclosure::letters::case_name;
+use sealog_cases::disclosure::packages::{
+    BUILDING, KEPT_DAYS, PACKAGE_BYTES_MAX, PASSWORD_CHARS_MIN, UNENDED_MAX, is_for_handing_out,
+};
+use sealog_cases::disclosure::{NotHandedOut, PackageDownload, PackageRun};
 use sealog_control::{Case, CasePackage, CaseState, JobState, PackageCreated, Review};
 use sealog_core::id::Uuid;
 use sealog_core::reject::Code;
 use sealog_service::Secret;
-use sealog_service::disclosure::builder;
-use sealog_service::disclosure::letters::case_name;
-use sealog_service::disclosure::packages::{
-    BUILDING, KEPT_DAYS, PACKAGE_BYTES_MAX, PASSWORD_CHARS_MIN, UNENDED_MAX, is_for_handing_out,
-};
-use sealog_service::disclosure::{NotHandedOut, PackageDownload, PackageRun};
 use sealog_store::StoreError;
 
 use crate::app::Dashboard;
@@ -112,11 +112,12 @@ fn why_not(case: &Case, review: Review, has_search: bool) -> Option<String> {
 
 impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked, case: &Case) -> Result<Page<'a>, Problem> {
-        let runs = app.disclosures.packages(case).await?;
-        let search = app.disclosures.current_search(case).await?;
+        let runs = app.service.disclosures.packages(case).await?;
+        let search = app.service.disclosures.current_search(case).await?;
         let review = match &search {
             Some(search) => {
-                app.disclosures
+                app.service
+                    .disclosures
                     .control
                     .review_of(search.new.id, asked.place().membership.grants.clone())
                     .await?
@@ -126,11 +127,11 @@ impl<'a> Page<'a> {
         let frame = Frame::new(app, asked, case, Tab::Package).await?;
         let may_download = may_hand_out(asked) && case.is_identity_confirmed() && is_for_handing_out(case);
         let running = runs.iter().find(|run| run.is_running());
-        let privacy = builder::privacy(&app.control, case.tenant_id).await.map_err(of_control)?;
+        let privacy = builder::privacy(&app.service.control, case.tenant_id).await.map_err(of_control)?;
         let mut rows = Vec::new();
         for run in &runs {
-            let is_outdated = app.disclosures.is_outdated(case, &run.package).await?;
-            rows.push(row(run, is_outdated, app.world.now_ms(), may_download));
+            let is_outdated = app.service.disclosures.is_outdated(case, &run.package).await?;
+            rows.push(row(run, is_outdated, app.service.world.now_ms(), may_download));
         }
         let why_not = why_not(case, review, search.is_some());
         Ok(Page {
@@ -176,7 +177,7 @@ async fn refused(app: &Dashboard, asked: &Asked, case: &Case, why: String) -> Re
 
 pub(crate) async fn build(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "package").await?;
-    let created = match app.disclosures.create_package(asked.person().person.id, &case).await {
+    let created = match app.service.disclosures.create_package(asked.person().person.id, &case).await {
         Err(StoreError::Refused(why)) => return refused(&app, &asked, &case, why).await,
         created => created?,
     };
@@ -205,14 +206,14 @@ pub(crate) async fn build(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Resp
 
 pub(crate) async fn stop(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "package").await?;
-    app.disclosures.stop_package(&case).await?;
+    app.service.disclosures.stop_package(&case).await?;
     Ok(see_other(&here(&case)))
 }
 
 /// Of another case: like one that does not exist.
 async fn find_package(app: &Dashboard, asked: &Asked, case: &Case) -> Result<CasePackage, Problem> {
     let id = Uuid::parse(asked.parameter("package")).ok_or(Problem::not_found())?;
-    app.disclosures.package(case, id).await?.ok_or(Problem::not_found())
+    app.service.disclosures.package(case, id).await?.ok_or(Problem::not_found())
 }
 
 /// What the package is, also after it has expired.
@@ -244,7 +245,7 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
             "Too many downloads are under way. Try again when one has ended.",
         ));
     };
-    let handed = app.disclosures.hand_out(asked.person().person.id, &case, &package, password).await;
+    let handed = app.service.disclosures.hand_out(asked.person().person.id, &case, &package, password).await;
     let why = match handed {
         Ok(download) => {
             let name = format!("{}-{}.zip", case_name(&case), &package.new.id.0.to_string()[..8]);
@@ -279,7 +280,7 @@ struct Streamed {
 
 impl Streamed {
     async fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
-        let now_ms = self.app.world.now_ms();
+        let now_ms = self.app.service.world.now_ms();
         if now_ms.saturating_sub(self.looked_at_ms) >= STILL_EVERY_MS {
             if !is_admitted(&self.app, &self.asked).await {
                 return Err("the session, the membership or its grants have ended".into());
@@ -298,8 +299,13 @@ fn stream_of(
     name: &str,
 ) -> Response {
     let length = download.length();
-    let streamed =
-        Streamed { app: Arc::clone(app), asked, download, looked_at_ms: app.world.now_ms(), _permit: permit };
+    let streamed = Streamed {
+        app: Arc::clone(app),
+        asked,
+        download,
+        looked_at_ms: app.service.world.now_ms(),
+        _permit: permit,
+    };
     let pieces = stream::unfold(Some(streamed), async |streamed| {
         let mut streamed = streamed?;
         match streamed.next().await {

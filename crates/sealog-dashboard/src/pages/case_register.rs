@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::response::Response;
+use sealog_cases::register::{CASES_MAX, COLUMNS, Figures, Register};
+use sealog_cases::words::Named;
 use sealog_control::Role;
-use sealog_service::cases::register::{CASES_MAX, COLUMNS, Figures, Register};
-use sealog_service::cases::words::Named;
 use sealog_service::system_chain::{Actor, Recorder, actions};
 use serde_json::json;
 
@@ -40,11 +40,12 @@ struct Page<'a> {
 
 async fn register(app: &Dashboard, asked: &Asked) -> Result<Register, Problem> {
     let place = asked.place();
-    let now_ms = app.world.now_ms();
+    let now_ms = app.service.world.now_ms();
     let year = asked.query_value("year").and_then(|year| year.parse::<u16>().ok());
     let year = year.filter(|year| (1970..=9998).contains(year)).unwrap_or_else(|| this_year(now_ms));
-    let calendar = app.cases.calendar(place.tenant.id).await?;
-    let mut register = Register::of_year(&app.control, place.tenant.id, year, &calendar, now_ms).await?;
+    let calendar = app.service.cases.calendar(place.tenant.id).await?;
+    let mut register =
+        Register::of_year(&app.service.control, place.tenant.id, year, &calendar, now_ms).await?;
     if place.role() == Role::Auditor {
         register.lines.retain(|line| may_see(place, &line.case));
     }
@@ -61,9 +62,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let metadata = json!({ "page": "case_register", "year": register.year });
     views::seal(&app, &asked, &actions::PAGE_VIEWED, &format!("tenant/{tenant_id}"), metadata).await?;
     let list = format!("/app/o/{tenant_id}/cases");
-    let this_year = this_year(app.world.now_ms());
-    let row =
-        |line: &sealog_service::cases::register::Line| (format!("{list}/{}", line.case.id.0), line.cells());
+    let this_year = this_year(app.service.world.now_ms());
+    let row = |line: &sealog_cases::register::Line| (format!("{list}/{}", line.case.id.0), line.cells());
     let figures = register
         .figures()
         .into_iter()
@@ -86,11 +86,11 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 pub(crate) async fn csv(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let register = register(&app, &asked).await?;
     let tenant_id = asked.place().tenant.id;
-    let recorder = Recorder::new(Actor::Person(asked.person().person.id), Arc::clone(&app.world));
+    let recorder = Recorder::new(Actor::Person(asked.person().person.id), Arc::clone(&app.service.world));
     let metadata = json!({ "year": register.year, "cases": register.lines.len() });
     let record =
         recorder.record(&actions::CASE_REGISTER_DOWNLOADED, &format!("tenant/{tenant_id}"), metadata);
-    app.workers.drain.record_and_seal(tenant_id, record).await.map_err(|error| views::not_sealed(&error))?;
+    app.service.drain.record_and_seal(tenant_id, record).await.map_err(|error| views::not_sealed(&error))?;
     let name = format!("case-register-{}.csv", register.year);
     Ok(file(register.csv(), "text/csv; charset=utf-8", &name))
 }

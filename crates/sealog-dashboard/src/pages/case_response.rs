@@ -5,9 +5,9 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
+use sealog_cases::disclosure::letters::{LETTER_CHARS_MAX, Letter, NotSaved, case_name};
+use sealog_cases::words::Named;
 use sealog_control::{Case, CaseState, LetterKind};
-use sealog_service::cases::words::Named;
-use sealog_service::disclosure::letters::{LETTER_CHARS_MAX, Letter, NotSaved, case_name};
 
 use crate::app::Dashboard;
 use crate::gate::of_control;
@@ -62,7 +62,7 @@ fn label(kind: LetterKind) -> &'static str {
 async fn letters(app: &Dashboard, asked: &Asked, case: &Case) -> Result<Vec<Letter>, Problem> {
     let ground = case.answer.and_then(|answer| answer.ground).map(Named::name);
     let organisation = &asked.place().tenant.name;
-    let letters = app.disclosures.letters(case, &case_name(case), organisation, ground).await;
+    let letters = app.service.disclosures.letters(case, &case_name(case), organisation, ground).await;
     letters.map_err(of_control)
 }
 
@@ -120,7 +120,8 @@ pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let case = find(&app, &asked, "response").await?;
     let kind = LetterKind::parse(asked.parameter("letter")).ok_or(Problem::not_found())?;
     let (body, revision) = (asked.field("body"), asked.field("revision").parse().unwrap_or(u64::MAX));
-    let saved = app.disclosures.save_letter(asked.person().person.id, &case, kind, body, revision).await;
+    let saved =
+        app.service.disclosures.save_letter(asked.person().person.id, &case, kind, body, revision).await;
     let (status, why) = match saved {
         Ok(()) => {
             let here = format!("/app/o/{}/cases/{}/response", case.tenant_id, case.id.0);

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
+use sealog_cases::disclosure::finder::kinds_for_reviewer;
+use sealog_cases::disclosure::masks::{METADATA, merged, outermost};
+use sealog_cases::disclosure::node::{OVERSIZED, Step, below};
+use sealog_cases::disclosure::review::MASKS_MAX;
+use sealog_cases::disclosure::search::WORKING;
+use sealog_cases::disclosure::{Compared, Masking, Node};
 use sealog_control::{
     Case, CaseSearch, Decided, Decision, DecisionIs, FoundEvent, FoundFilter, Grants, Review, SearchId,
     Which, case_found,
 };
 use sealog_core::id::{ProjectId, Uuid};
-use sealog_service::disclosure::finder::kinds_for_reviewer;
-use sealog_service::disclosure::masks::{METADATA, merged, outermost};
-use sealog_service::disclosure::node::{OVERSIZED, Step, below};
-use sealog_service::disclosure::review::MASKS_MAX;
-use sealog_service::disclosure::search::WORKING;
-use sealog_service::disclosure::{Compared, Masking, Node};
 
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
@@ -252,7 +252,7 @@ impl Asking {
     async fn new(app: &Dashboard, asked: &Asked, case: &Case) -> Result<Asking, Problem> {
         let (show, filter) = shown(&value(asked, "show"));
         let page = value(asked, "page").parse().unwrap_or(0);
-        Ok(Asking { search: app.disclosures.current_search(case).await?, show, filter, page })
+        Ok(Asking { search: app.service.disclosures.current_search(case).await?, show, filter, page })
     }
 }
 
@@ -263,7 +263,7 @@ impl<'a> Page<'a> {
         let here = format!("{}/review", frame.here);
         let grants = &asked.place().membership.grants;
         let chosen = parse_event(&value(asked, "event"));
-        let control = &app.disclosures.control;
+        let control = &app.service.disclosures.control;
         let (mut found, mut all, mut open_matching) = (Vec::new(), 0, 0);
         let (mut review, mut compare_shown) = (Review::default(), None);
         if let Some(search) = &asking.search {
@@ -290,7 +290,8 @@ impl<'a> Page<'a> {
                 let look = move |compared: Compared| {
                     is_granted(&grants, &compared.found).then(|| compare(&compared, first, href))
                 };
-                compare_shown = app.disclosures.compare(search, project_id, seq, look).await?.flatten();
+                compare_shown =
+                    app.service.disclosures.compare(search, project_id, seq, look).await?.flatten();
             }
         }
         let query = |page: u64| format!("show={}&page={page}", asking.show);
@@ -455,13 +456,14 @@ pub(crate) async fn decide(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     }
     let reason = Some(reason).filter(|reason| decision == Some(Decision::Exclude) && !reason.is_empty());
     let person_id = asked.person().person.id;
-    let decided = app.disclosures.decide(person_id, &case, search_id, which, decision, reason).await?;
+    let decided =
+        app.service.disclosures.decide(person_id, &case, search_id, which, decision, reason).await?;
     answer(&app, &asked, &case, decided, "decided").await
 }
 
 pub(crate) async fn mask(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "review").await?;
-    let search = app.disclosures.current_search(&case).await?;
+    let search = app.service.disclosures.current_search(&case).await?;
     let event = parse_event(asked.field("event"));
     let (Some(search), Some((project_id, seq, _))) = (search, event) else {
         return Err(Problem::not_found());
@@ -473,7 +475,7 @@ pub(crate) async fn mask(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let masking = {
         let _place = app.reads.acquire(case.tenant_id).await;
         let look = move |compared| form.masking(compared);
-        app.disclosures.compare(&search, project_id, seq, look).await?
+        app.service.disclosures.compare(&search, project_id, seq, look).await?
     };
     let Some(masking) = masking.ok_or(Problem::not_found())? else {
         let why = format!(
@@ -484,7 +486,7 @@ pub(crate) async fn mask(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     };
     let revision = asked.field("revision").parse().unwrap_or(0);
     let person_id = asked.person().person.id;
-    let decided = app.disclosures.mask(person_id, &case, masking, revision).await?;
+    let decided = app.service.disclosures.mask(person_id, &case, masking, revision).await?;
     answer(&app, &asked, &case, decided, "masked").await
 }
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header::VARY};
 use axum::response::Response;
+use sealog_cases::disclosure::search::{ChainRange, Parameters, RESULTS_MAX, UNENDED_MAX, WORKING};
+use sealog_cases::disclosure::{NotStarted, SearchRun};
 use sealog_control::{Case, JobState, PersonId, SearchOutcome};
 use sealog_core::id::ProjectId;
-use sealog_service::disclosure::search::{ChainRange, Parameters, RESULTS_MAX, UNENDED_MAX, WORKING};
-use sealog_service::disclosure::{NotStarted, SearchRun};
 use sealog_store::StoreError;
 
 use crate::app::Dashboard;
@@ -115,7 +115,7 @@ pub(crate) async fn names_with(
     let mut known = names(app, case, &[]).await?;
     for id in people {
         if let Entry::Vacant(place) = known.entry(id) {
-            let member = app.control.member(case.tenant_id, id).await.map_err(of_control)?;
+            let member = app.service.control.member(case.tenant_id, id).await.map_err(of_control)?;
             place.insert(member.map_or_else(|| id.0.to_string(), |member| visible(&member.person.email)));
         }
     }
@@ -139,7 +139,7 @@ fn why_not(case: &Case, runs: &[SearchRun]) -> Option<&'static str> {
 impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked, case: &Case) -> Result<Page<'a>, Problem> {
         let place = asked.place();
-        let runs = app.disclosures.searches(case).await?;
+        let runs = app.service.disclosures.searches(case).await?;
         let names = names_with(app, case, runs.iter().map(|run| run.search.new.person_id)).await?;
         let why_not = why_not(case, &runs);
         let frame = Frame::new(app, asked, case, Tab::Search).await?;
@@ -194,7 +194,7 @@ fn here(case: &Case) -> String {
 pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "search").await?;
     let _place = app.reads.acquire(case.tenant_id).await;
-    let why = match app.disclosures.start_search(asked.person().person.id, &case).await {
+    let why = match app.service.disclosures.start_search(asked.person().person.id, &case).await {
         Ok(_) => return Ok(see_other(&here(&case))),
         Err(NotStarted::Store(StoreError::Refused(why))) => why,
         Err(NotStarted::Store(error)) => return Err(error.into()),
@@ -216,7 +216,7 @@ pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Resp
 
 pub(crate) async fn stop(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "search").await?;
-    app.disclosures.stop_search(asked.person().person.id, &case).await?;
+    app.service.disclosures.stop_search(asked.person().person.id, &case).await?;
     Ok(see_other(&here(&case)))
 }
 
@@ -226,7 +226,7 @@ pub(crate) async fn resume(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         let why = "A search goes on while the case is in progress, in review or extended.";
         return refused(&app, &asked, &case, why).await;
     }
-    match app.disclosures.resume_search(asked.person().person.id, &case).await? {
+    match app.service.disclosures.resume_search(asked.person().person.id, &case).await? {
         true => Ok(see_other(&here(&case))),
         false => {
             refused(&app, &asked, &case, "There is no search to go on with, or too many are under way.").await

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use sealog_cases::states::{self, MAIN_WAY, Needs};
+use sealog_cases::words::Named;
 use sealog_control::{Case, CaseChannel, CaseEntry, CaseState, ExtensionReason, PersonId, RefusalGround};
-use sealog_service::cases::states::{self, MAIN_WAY, Needs};
-use sealog_service::cases::words::Named;
 
 use crate::pages::form::{Field, Kind, choices};
 use crate::request::Asked;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::response::Response;
+use sealog_cases::clock::Calendar;
+use sealog_cases::dates::dates_of;
+use sealog_cases::words::{Named, case_name};
 use sealog_control::{Case, CaseState, ListPage, Role};
 use sealog_core::id::Uuid;
-use sealog_service::cases::clock::Calendar;
-use sealog_service::cases::dates::dates_of;
-use sealog_service::cases::words::{Named, case_name};
 use sealog_service::system_chain::actions;
 use serde_json::json;
 
@@ -88,9 +88,9 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let after = after.transpose()?;
     let page = ListPage { after, limit: CASES_ON_PAGE + 1 };
     let cases = if is_closed {
-        app.control.closed_cases(tenant_id, page)
+        app.service.control.closed_cases(tenant_id, page)
     } else {
-        app.control.open_cases(tenant_id, page)
+        app.service.control.open_cases(tenant_id, page)
     };
     let mut cases = cases.await.map_err(of_control)?;
     let are_more = cases.len() > CASES_ON_PAGE;
@@ -99,8 +99,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let last = cases.last().filter(|_| are_more);
     let next = last.map(|case| format!("{here}?{closed}after={}", case.id.0));
     cases.retain(|case| may_see(place, case));
-    let calendar = app.cases.calendar(tenant_id).await?;
-    let now_ms = app.world.now_ms();
+    let calendar = app.service.cases.calendar(tenant_id).await?;
+    let now_ms = app.service.world.now_ms();
     let rows: Vec<Row> = cases.iter().map(|case| row(&here, case, &calendar, now_ms)).collect();
     let resource = format!("tenant/{tenant_id}");
     views::seal(&app, &asked, &actions::PAGE_VIEWED, &resource, json!({ "page": "cases" })).await?;
@@ -122,11 +122,11 @@ pub(crate) async fn due_next(app: &Dashboard, asked: &Asked) -> Result<Option<(S
     if !place.may(Capability::ViewCases) || place.role() == Role::Auditor {
         return Ok(None);
     }
-    let (tenant_id, now_ms) = (place.tenant.id, app.world.now_ms());
+    let (tenant_id, now_ms) = (place.tenant.id, app.service.world.now_ms());
     let list = format!("/app/o/{tenant_id}/cases");
     let page = ListPage { after: None, limit: DUE_SHOWN };
-    let cases = app.control.open_cases(tenant_id, page).await.map_err(of_control)?;
-    let calendar = app.cases.calendar(tenant_id).await?;
+    let cases = app.service.control.open_cases(tenant_id, page).await.map_err(of_control)?;
+    let calendar = app.service.cases.calendar(tenant_id).await?;
     let open = cases.iter().filter(|case| case.answer.is_none());
     let rows: Vec<Row> = open.map(|case| row(&list, case, &calendar, now_ms)).collect();
     Ok((!rows.is_empty()).then_some((list, rows)))

@@ -45,7 +45,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let page = Page::new(&app, &asked);
     let claimed = match token_in(page.token) {
-        Some(token) => app.accounts.claim(&token, page.email, asked.secret("password")).await,
+        Some(token) => app.service.accounts.claim(&token, page.email, asked.secret("password")).await,
         None => Err(LinkError::Gone),
     };
     let page = match claimed {

@@ -176,7 +176,7 @@ impl Around<'_> {
             time: Duration::from_millis(30),
         };
         let plan = Arc::new(Plan::new(&query, 0).within(self.grants));
-        let found = search::run(&*self.app.store, self.chain, &plan, None, budget).await?;
+        let found = search::run(&*self.app.service.store, self.chain, &plan, None, budget).await?;
         Ok(Some(Found { events: found.events, is_cut: found.resume.is_some() }))
     }
 
@@ -185,7 +185,7 @@ impl Around<'_> {
         // One more than there is room for tells whether there is more.
         let filter = within(filter, self.grants);
         let list = List { filter, before_seq, limit: rows + 1, bytes_max: BYTES_MAX };
-        let chunk = self.app.store.list(self.chain, list).await?;
+        let chunk = self.app.service.store.list(self.chain, list).await?;
         let mut events = chunk.items;
         let is_cut = events.len() > rows || chunk.resume.is_some();
         events.truncate(rows);

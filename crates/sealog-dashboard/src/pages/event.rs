@@ -117,7 +117,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         let (app, asked) = (Arc::clone(&app), Arc::clone(&asked));
         move || rendered(&page(&app, &asked, &event, &around, context))
     };
-    let text = app.store.pool().run(Lane::Compute, chain, bytes, page).await;
+    let text = app.service.store.pool().run(Lane::Compute, chain, bytes, page).await;
     match text.map_err(|_| StoreError::Closing)? {
         Ok(text) => Ok(Html(text).into_response()),
         Err(error) => Err(sealog_service::people::Failed::from(error.to_string()).into()),
@@ -144,7 +144,7 @@ async fn find(app: &Dashboard, asked: &Asked) -> Result<(ChainId, StoredEvent), 
     let place = asked.place();
     let chain = place.chain_id().ok_or(Problem::not_found())?;
     let log_id = Ulid::parse(asked.parameter("log_id")).unwrap_or(Ulid(0));
-    let event = app.store.get(chain, log_id).await?;
+    let event = app.service.store.get(chain, log_id).await?;
     let seen = within(Filter::default(), &place.membership.grants);
     let event = event.filter(|event| seen.matches(event)).ok_or(Reject::EventNotFound)?;
     Ok((chain, event))
@@ -180,7 +180,7 @@ async fn around(
     let mut found = Vec::new();
     for at in [seq.checked_sub(1).filter(|at| *at > 0), seq.checked_add(1)].into_iter().flatten() {
         let range = Range { from: at, to: at, bytes_max: AROUND_BYTES_MAX };
-        let items = app.store.range(chain, range).await?.items;
+        let items = app.service.store.range(chain, range).await?.items;
         found.extend(items.into_iter().filter_map(|item| match item {
             Item::Event(event) => Some(*event).filter(|event| seen.matches(event)),
             Item::Damaged { .. } => None,

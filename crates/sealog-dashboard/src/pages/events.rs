@@ -113,7 +113,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let trail = Trail::of(&given);
     let mut bar = QueryBar::read(&app, place, &given, |q| with(&here, &given, query_bar::NAME, q)).await?;
     let has_error = error.is_some() || bar.error.is_some();
-    let plan = bar.plan(app.world.now_ms());
+    let plan = bar.plan(app.service.world.now_ms());
     let is_unfiltered = parsed.filter == Filter::default() && plan.is_none();
     let (fields, error) = fields(&given, error);
     let found = if has_error {

@@ -126,8 +126,9 @@ impl<'a> Page<'a> {
         let here = path(chain);
         let before = asked.query_value("before").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
         let grants = &place.membership.grants;
-        let (found, more) = app.exporter.list(chain, before.transpose()?, EXPORTS_ON_PAGE, grants).await?;
-        let dropped_to = app.store.head(chain).await?.dropped.chain_seq;
+        let (found, more) =
+            app.service.exporter.list(chain, before.transpose()?, EXPORTS_ON_PAGE, grants).await?;
+        let dropped_to = app.service.store.head(chain).await?.dropped.chain_seq;
         // A link can bring filters along.
         let value = |name: &str| {
             let typed = asked.field(name);
@@ -178,7 +179,7 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let Some(format) = Format::parse(&page.format) else {
         return wrong(Page { format_error: Some("Choose a format."), ..page }).await;
     };
-    let frozen = match freeze(&page.fields, chain, app.world.now_ms()) {
+    let frozen = match freeze(&page.fields, chain, app.service.world.now_ms()) {
         Ok(frozen) => frozen,
         Err((name, problem)) => {
             let mut page = page;
@@ -191,11 +192,11 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     };
     let _place = app.reads.acquire(chain.tenant_id).await;
     let person = &asked.person().person;
-    match app.exporter.create(person.id, chain, format, frozen, &place.membership.grants).await {
+    match app.service.exporter.create(person.id, chain, format, frozen, &place.membership.grants).await {
         Ok(export) => {
             let project = place.chain.as_ref().map_or("", |(project, _)| &project.name);
             // It is there, whether anybody is told or not.
-            if let Err(error) = app.exporter.tell(person, &export, project).await {
+            if let Err(error) = app.service.exporter.tell(person, &export, project).await {
                 tracing::warn!(%error, "failed to queue the notice of an export that is ready");
             }
             Ok(see_other(&format!("{}?done=created", path(chain))))
@@ -236,7 +237,7 @@ fn freeze(fields: &[Field], chain: ChainId, now_ms: u64) -> Result<Frozen, (Stri
 /// Of another chain, or that covers more than the person may see: like one that does not exist.
 async fn find(app: &Dashboard, asked: &Asked) -> Result<Export, Problem> {
     let id = Uuid::parse(asked.parameter("export")).ok_or(Problem::not_found())?;
-    let found = app.exporter.find(chain(asked)?, id, &asked.place().membership.grants).await?;
+    let found = app.service.exporter.find(chain(asked)?, id, &asked.place().membership.grants).await?;
     found.ok_or(Problem::not_found())
 }
 
@@ -253,7 +254,7 @@ pub(crate) async fn manifest(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
 /// The file. Each download is sealed into the system chain before its first byte, whoever asks.
 pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let export = find(&app, &asked).await?;
-    if let Some(dropped) = app.exporter.dropped_to(&export).await? {
+    if let Some(dropped) = app.service.exporter.dropped_to(&export).await? {
         return Err(Problem::new(
             Code::RequestNotFound,
             format!(
@@ -273,6 +274,7 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
     let content_type =
         Format::parse(&export.new.format).map_or("application/octet-stream", Format::content_type);
     let download = app
+        .service
         .exporter
         .download(asked.person().person.id, export)
         .await
@@ -281,7 +283,7 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
         app: Arc::clone(&app),
         asked,
         download,
-        looked_at_ms: app.world.now_ms(),
+        looked_at_ms: app.service.world.now_ms(),
         _permit: permit,
     };
     let pieces = stream::unfold(Some(streamed), async |streamed| {
@@ -316,7 +318,7 @@ impl Streamed {
     }
 
     async fn piece(&mut self) -> Result<Option<Vec<u8>>, String> {
-        let now_ms = self.app.world.now_ms();
+        let now_ms = self.app.service.world.now_ms();
         if now_ms.saturating_sub(self.looked_at_ms) >= STILL_EVERY_MS {
             if !is_admitted(&self.app, &self.asked).await {
                 return Err("the session, the membership or its grants have ended".into());

@@ -22,7 +22,7 @@ struct Page<'a> {
 
 impl<'a> Page<'a> {
     fn new(app: &'a Dashboard, asked: &'a Asked) -> Page<'a> {
-        let (plain, has_mail) = (Plain::new(app, asked), app.config.has_mail);
+        let (plain, has_mail) = (Plain::new(app, asked), app.has_mail());
         Page { plain, has_mail, email: asked.field("email"), sent: false }
     }
 }
@@ -36,7 +36,7 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     if !page.has_mail {
         return Ok(html(&page));
     }
-    match app.accounts.request_reset(page.email, &asked.visitor()).await? {
+    match app.service.accounts.request_reset(page.email, &asked.visitor()).await? {
         Reset::Accepted => Ok(html(&Page { sent: true, ..page })),
         Reset::TooMany => Err(Problem::too_many()),
     }

@@ -62,7 +62,7 @@ pub(crate) async fn find(
         // One more than there is room for tells whether there is another page.
         let limit = ROWS + 1 - events.len();
         let list = List { filter: filter.clone(), before_seq, limit, bytes_max: BYTES_MAX - bytes };
-        let chunk = app.store.list(chain, list).await?;
+        let chunk = app.service.store.list(chain, list).await?;
         bytes += chunk.items.iter().map(|event| event.text.as_str().len()).sum::<usize>();
         events.extend(chunk.items);
         pieces += 1;
@@ -90,7 +90,7 @@ pub(crate) async fn ends(
     chain: ChainId,
     query: &ListQuery,
 ) -> Result<(Option<u64>, u64), Problem> {
-    let head = app.store.head(chain).await?;
+    let head = app.service.store.head(chain).await?;
     let head_seq = query.before_seq.is_none().then(|| head.end().chain_seq);
     Ok((head_seq, head.first_seq()))
 }

@@ -70,7 +70,7 @@ fn path(project: &Project, framework: &Framework) -> String {
 }
 
 fn in_plan(app: &Dashboard, asked: &Asked, index: usize) -> bool {
-    app.admin.plan(&asked.place().tenant.plan).is_some_and(|plan| plan.frameworks.contains(index))
+    app.service.admin.plan(&asked.place().tenant.plan).is_some_and(|plan| plan.frameworks.contains(index))
 }
 
 fn is_test(asked: &Asked) -> bool {
@@ -171,7 +171,7 @@ async fn question<'a>(
     let (index, framework, project) = named(asked)?;
     let (figures, _) = seen(app, asked).await?;
     let catalog = Catalog::builtin();
-    let plan = app.admin.plan(&asked.place().tenant.plan);
+    let plan = app.service.admin.plan(&asked.place().tenant.plan);
     // What counts for an action besides this framework: enabled, and in the plan.
     let open = |entry| {
         catalog.frameworks_of(entry).intersects(plan.map_or(project.frameworks, |plan| {
@@ -232,7 +232,7 @@ pub(crate) async fn change(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         _ => ProjectUpdate { disable: id, ..ProjectUpdate::default() },
     };
     let actor = Actor::Person(asked.person().person.id);
-    app.admin.update_project(actor, project.id, update).await.map_err(of_admin)?;
+    app.service.admin.update_project(actor, project.id, update).await.map_err(of_admin)?;
     Ok(see_other(&format!("{all}?done={to}")))
 }
 

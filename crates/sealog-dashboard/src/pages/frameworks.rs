@@ -49,7 +49,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     }
     let (figures, days) = seen(&app, &asked).await?;
     figures::seal_view(&app, &asked, "frameworks", &days).await?;
-    let in_plan = app.admin.plan(&place.tenant.plan).map(|plan| plan.frameworks);
+    let in_plan = app.service.admin.plan(&place.tenant.plan).map(|plan| plan.frameworks);
     let card = |(index, framework): (usize, &'static sealog_core::catalog::Framework)| {
         let (seen, required) = figures::coverage(&framework.framework, &figures);
         Card {
@@ -86,7 +86,7 @@ pub(crate) async fn seen(app: &Dashboard, asked: &Asked) -> Result<(Figures, Ran
     let place = asked.place();
     let Some((project, _)) = &place.chain else { return Err(Problem::not_found()) };
     let chain = ChainId { tenant_id: place.tenant.id, project_id: project.id, mode: Mode::Live };
-    let until = day_of(app.world.now_ms()) + 1;
+    let until = day_of(app.service.world.now_ms()) + 1;
     let days = figures::granted(until.saturating_sub(DAYS)..until, &place.membership.grants);
     let (figures, _) = figures::read(app, chain, days.clone(), days.start..days.start, Counting::All).await?;
     Ok((figures, days))

@@ -117,7 +117,7 @@ pub(crate) async fn limits(
     asked: &Asked,
     role: Role,
 ) -> Result<Result<(Grants, Option<u64>), &'static str>, Problem> {
-    let dates = match dates(asked, role, app.world.now_ms()) {
+    let dates = match dates(asked, role, app.service.world.now_ms()) {
         Ok(dates) => dates,
         Err(problem) => return Ok(Err(problem)),
     };
@@ -134,7 +134,7 @@ pub(crate) async fn limits(
     if known.len() > GRANTED_MAX {
         return Ok(Err("Choose at most 200 projects."));
     }
-    let own = app.control.projects_named(asked.place().tenant.id, known).await;
+    let own = app.service.control.projects_named(asked.place().tenant.id, known).await;
     let own: Vec<ProjectId> = own.map_err(of_control)?.iter().map(|project| project.id).collect();
     if chosen.is_empty() {
         return Ok(Err("Choose the projects that the auditor may see."));

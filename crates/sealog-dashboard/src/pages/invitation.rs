@@ -82,7 +82,9 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let page = Page::new(&app, &asked);
     let gone = |page| html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { token_error: Some(GONE), ..page });
     let Some(token) = token_in(page.token) else { return Ok(gone(page)) };
-    let Some((invitation, known)) = app.accounts.invitation(&token).await? else { return Ok(gone(page)) };
+    let Some((invitation, known)) = app.service.accounts.invitation(&token).await? else {
+        return Ok(gone(page));
+    };
     let offer = Some(offer(&app, &asked, &invitation, known).await?);
     let page = Page { offer, ..page };
     if asked.field("accept").is_empty() {
@@ -104,9 +106,9 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
 
 async fn accept(app: &Dashboard, asked: &Asked, token: &Token) -> Result<&'static str, InvitationError> {
     match &asked.who {
-        Some(who) => app.accounts.accept_as(token, &who.person).await.map(|_| "/app?choose=1"),
+        Some(who) => app.service.accounts.accept_as(token, &who.person).await.map(|_| "/app?choose=1"),
         None => {
-            let made = app.accounts.accept_as_new(token, asked.secret("password")).await;
+            let made = app.service.accounts.accept_as_new(token, asked.secret("password")).await;
             made.map(|_| "/app/sign-in?after=invitation")
         }
     }
@@ -118,7 +120,7 @@ async fn offer(
     invitation: &Invitation,
     known: bool,
 ) -> Result<Offer, Problem> {
-    let tenant = app.control.tenant(invitation.tenant_id).await.map_err(of_control)?;
+    let tenant = app.service.control.tenant(invitation.tenant_id).await.map_err(of_control)?;
     let tenant = tenant.ok_or(Problem::not_found())?;
     let step = match &asked.who {
         Some(who) if who.person.email.to_lowercase() == invitation.email.to_lowercase() => Step::Accept,

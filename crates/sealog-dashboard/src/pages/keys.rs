@@ -98,14 +98,14 @@ impl State {
 
 impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked) -> Result<Page<'a>, Problem> {
-        let (place, now_ms) = (asked.place(), app.world.now_ms());
+        let (place, now_ms) = (asked.place(), app.service.world.now_ms());
         let here = format!("/app/o/{}/keys", place.tenant.id);
         // Behind the key of another organisation there is nothing.
         let before = asked.query_value("before").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
         // One more than is shown tells whether there are older ones.
         let page = ListPage { after: before.transpose()?, limit: KEYS_ON_PAGE + 1 };
         let granted = place.membership.grants.projects.clone();
-        let keys = app.control.keys_of_tenant(place.tenant.id, granted, page).await;
+        let keys = app.service.control.keys_of_tenant(place.tenant.id, granted, page).await;
         let mut keys = keys.map_err(of_control)?;
         let are_more = keys.len() > KEYS_ON_PAGE;
         keys.truncate(KEYS_ON_PAGE);
@@ -137,7 +137,7 @@ impl<'a> Page<'a> {
         {
             projects.push(name_of(&project));
         }
-        let policy = app.admin.key_policy(&place.tenant).await.map_err(of_admin)?;
+        let policy = app.service.admin.key_policy(&place.tenant).await.map_err(of_admin)?;
         Ok(Page {
             shell: Shell::new(app, asked, Some(Current::Keys)),
             here,
@@ -171,7 +171,7 @@ async fn find_project(app: &Dashboard, place: &Place, id: &str) -> Result<Option
     if place.membership.grants.projects.as_ref().is_some_and(|granted| !granted.contains(&id)) {
         return Ok(None);
     }
-    let found = app.control.project(id).await.map_err(of_control)?;
+    let found = app.service.control.project(id).await.map_err(of_control)?;
     Ok(found.filter(|project| project.tenant_id == place.tenant.id))
 }
 
@@ -212,7 +212,7 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     };
     let input = KeyInput { name: page.name.trim().into(), mode: mode.as_str().into(), expires_at };
     let actor = Actor::Person(asked.person().person.id);
-    match app.admin.create_key(actor, project_id, input).await {
+    match app.service.admin.create_key(actor, project_id, input).await {
         Ok(created) => Ok(html(&Page { created: Some(created), ..Page::new(&app, &asked).await? })),
         Err(AdminError::Field(FieldError { field, problem })) => {
             let problem = Some(format!("It {problem}."));
@@ -240,7 +240,7 @@ fn last_day(text: &str) -> Result<Option<String>, &'static str> {
 async fn find_key(app: &Dashboard, asked: &Asked) -> Result<ApiKey, Problem> {
     let place = asked.place();
     let id = KeyId(Uuid::parse(asked.field("key")).ok_or(Problem::not_found())?);
-    let found = app.control.key(id).await.map_err(of_control)?;
+    let found = app.service.control.key(id).await.map_err(of_control)?;
     let is_seen = |key: &ApiKey| {
         place.membership.grants.projects.as_ref().is_none_or(|granted| granted.contains(&key.project_id))
     };
@@ -267,7 +267,7 @@ pub(crate) async fn roll(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     };
     let actor = Actor::Person(asked.person().person.id);
     let input = RollInput { overlap_ms: hours * HOUR_MS, expires_at };
-    match app.admin.roll_key(actor, key.id, input).await {
+    match app.service.admin.roll_key(actor, key.id, input).await {
         Ok(created) => {
             let page = Page { created: Some(created), ..Page::new(&app, &asked).await? };
             Ok(html(&Page { name: "", expires: "", ..page }))
@@ -287,6 +287,6 @@ pub(crate) async fn revoke(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { error, name: "", ..page }));
     }
     let actor = Actor::Person(asked.person().person.id);
-    app.admin.revoke_key(actor, key.id).await.map_err(of_admin)?;
+    app.service.admin.revoke_key(actor, key.id).await.map_err(of_admin)?;
     Ok(see_other(&format!("/app/o/{}/keys?done=revoke", asked.place().tenant.id)))
 }

@@ -47,8 +47,8 @@ impl<'a> Page<'a> {
         let members = format!("/app/o/{}/members", place.tenant.id);
         let is_form = !asked.field("role").is_empty();
         let role = if is_form { grants::chosen_role(asked) } else { Some(membership.role) };
-        let confirmed = app.control.with_authenticator(vec![member.person.id]).await;
-        let ended = membership.ends_at_ms.filter(|_| membership.has_ended(app.world.now_ms()));
+        let confirmed = app.service.control.with_authenticator(vec![member.person.id]).await;
+        let ended = membership.ends_at_ms.filter(|_| membership.has_ended(app.service.world.now_ms()));
         // The day of an end that is over would be typed again and refused.
         let ends_at_ms = membership.ends_at_ms.filter(|_| ended.is_none());
         Ok(Page {
@@ -77,7 +77,7 @@ impl<'a> Page<'a> {
 /// Somebody who is no member is like somebody who does not exist.
 async fn find(app: &Dashboard, asked: &Asked) -> Result<Member, Problem> {
     let id = Uuid::parse(asked.parameter("person")).map(PersonId).ok_or(Problem::not_found())?;
-    let member = app.control.member(asked.place().tenant.id, id).await.map_err(of_control)?;
+    let member = app.service.control.member(asked.place().tenant.id, id).await.map_err(of_control)?;
     member.ok_or(Problem::not_found())
 }
 
@@ -113,7 +113,7 @@ pub(crate) async fn change(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
 pub(crate) async fn end(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let member = find(&app, &asked).await?;
     let page = Page::new(&app, &asked, &member).await?;
-    let ends_at = Some(Some(iso_ms(app.world.now_ms())));
+    let ends_at = Some(Some(iso_ms(app.service.world.now_ms())));
     make(&app, &asked, &member, page, MemberUpdate { ends_at, ..MemberUpdate::default() }, "end").await
 }
 
@@ -128,7 +128,7 @@ async fn make(
     let place = asked.place();
     let update = MemberUpdate { may_give: Some(given_by(place.role())), ..update };
     let actor = Actor::Person(asked.person().person.id);
-    match app.admin.update_member(actor, place.tenant.id, member.person.id, update).await {
+    match app.service.admin.update_member(actor, place.tenant.id, member.person.id, update).await {
         Ok(_) => Ok(see_other(&format!("{}?done={done}", page.members))),
         Err(AdminError::Field(FieldError { field, problem })) => {
             let page = match field.as_str() {

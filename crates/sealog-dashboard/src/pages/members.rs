@@ -66,7 +66,7 @@ struct InvitedRow {
 
 impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked) -> Result<Page<'a>, Problem> {
-        let (place, now_ms, people) = (asked.place(), app.world.now_ms(), &app.control);
+        let (place, now_ms, people) = (asked.place(), app.service.world.now_ms(), &app.service.control);
         let here = format!("/app/o/{}/members", place.tenant.id);
         // Behind somebody who is no member there is nobody.
         let after = asked.query_value("after").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
@@ -85,7 +85,7 @@ impl<'a> Page<'a> {
         let wanted = Role::ALL.into_iter().find(|role| role.as_str() == asked.field("role"));
         Ok(Page {
             shell: Shell::new(app, asked, Some(Current::Members)),
-            has_mail: app.config.has_mail,
+            has_mail: app.has_mail(),
             rows: members.iter().map(|member| row(&here, member, &confirmed, now_ms)).collect(),
             next,
             is_first: after.is_none(),
@@ -151,9 +151,10 @@ pub(crate) async fn invite(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
             return wrong(Page { grants, ..page });
         }
     };
-    let known = app.control.person_by_email(page.email.trim().to_owned()).await.map_err(of_control)?;
+    let known =
+        app.service.control.person_by_email(page.email.trim().to_owned()).await.map_err(of_control)?;
     if let Some((person, _)) = known
-        && app.control.member(place.tenant.id, person.id).await.map_err(of_control)?.is_some()
+        && app.service.control.member(place.tenant.id, person.id).await.map_err(of_control)?.is_some()
     {
         return wrong_email(
             page,
@@ -164,7 +165,7 @@ pub(crate) async fn invite(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let by = asked.person().person.id;
     let invitation =
         Invitation { tenant_id: place.tenant.id, email, role, grants, ends_at_ms, invited_by: Some(by) };
-    match app.accounts.invite(by, given_by(place.role()), invitation, &place.tenant.name).await {
+    match app.service.accounts.invite(by, given_by(place.role()), invitation, &place.tenant.name).await {
         Ok(Invited::Done) => Ok(see_other(&format!("{}?done=invite", page.here))),
         Ok(Invited::Missing) => Err(Problem::not_found()),
         Ok(Invited::Refused) => wrong_email(page, HELD),
@@ -180,7 +181,7 @@ pub(crate) async fn withdraw(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
     let (place, by) = (asked.place(), asked.person().person.id);
     let (tenant_id, may_give) = (place.tenant.id, given_by(place.role()));
     let id = Uuid::parse(asked.field("invitation")).ok_or(Problem::not_found())?;
-    match app.accounts.withdraw(by, may_give, tenant_id, id).await? {
+    match app.service.accounts.withdraw(by, may_give, tenant_id, id).await? {
         Invited::Done => Ok(see_other(&format!("/app/o/{tenant_id}/members?done=withdraw"))),
         Invited::Missing => Err(Problem::not_found()),
         Invited::Refused | Invited::TooMany => Err(Problem::not_allowed()),

@@ -77,7 +77,7 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         optional_fields: names(page.optional),
     };
     let actor = Actor::Person(asked.person().person.id);
-    match app.admin.create_action(actor, tenant_id, action).await {
+    match app.service.admin.create_action(actor, tenant_id, action).await {
         Ok(made) => {
             let entry = format!("{}/entry?action={}&done=create", page.actions, encoded(&made.action));
             Ok(see_other(&entry))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_service::cases::CaseError;
+use sealog_cases::CaseError;
 
 use crate::app::Dashboard;
 use crate::gate::of_control;
@@ -53,7 +53,8 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let place = asked.place();
     let (intake, scope) = (intake_input(&asked), scope_input(&asked));
     let person_id = asked.person().person.id;
-    let opened = app.cases.open(person_id, place.tenant.id, &intake, &scope, asked.field("note")).await;
+    let opened =
+        app.service.cases.open(person_id, place.tenant.id, &intake, &scope, asked.field("note")).await;
     let problem = match opened {
         Ok(case) => {
             let list = format!("/app/o/{}/cases", place.tenant.id);

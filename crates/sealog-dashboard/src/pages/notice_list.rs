@@ -32,8 +32,8 @@ pub(crate) async fn read(
     zone: &str,
     limit: usize,
 ) -> Result<Vec<NoticeRow>, Problem> {
-    let since_ms = app.world.now_ms().saturating_sub(DAYS * DAY_MS);
-    let found = app.control.notices_for(asked.person().person.id, since_ms, READ_MAX).await;
+    let since_ms = app.service.world.now_ms().saturating_sub(DAYS * DAY_MS);
+    let found = app.service.control.notices_for(asked.person().person.id, since_ms, READ_MAX).await;
     let found = found.map_err(of_control)?;
     let about = found.iter().filter(|notice| tenant_id.is_none() || notice.tenant_id == tenant_id);
     Ok(about.filter_map(|notice| row(app, notice, zone)).take(limit).collect())
@@ -45,7 +45,7 @@ fn row(app: &Dashboard, notice: &KeptNotice, zone: &str) -> Option<NoticeRow> {
         (None, Some(_), failure) => {
             format!("not mailed: {}", visible(failure.as_deref().unwrap_or("refused")))
         }
-        (None, None, _) if !app.config.has_mail => "no mail is set up".into(),
+        (None, None, _) if !app.has_mail() => "no mail is set up".into(),
         (None, None, Some(failure)) => format!("not mailed yet: {}", visible(failure)),
         (None, None, None) => "mail on its way".into(),
     };

@@ -149,7 +149,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let (Some(chain), Some((project, mode))) = (place.chain_id(), &place.chain) else {
         return Err(Problem::not_found());
     };
-    let now_ms = app.world.now_ms();
+    let now_ms = app.service.world.now_ms();
     let today = day_of(now_ms);
     let wanted = Wanted::of(&asked, today);
     let grants = &place.membership.grants;
@@ -161,7 +161,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         if figures::granted(before.clone(), grants) == before { before } else { days.start..days.start };
     let counting = wanted.counting;
     let (now, then) = figures::read(&app, chain, days.clone(), before.clone(), counting).await?;
-    let head = app.store.head(chain).await?;
+    let head = app.service.store.head(chain).await?;
     let compared = if before.is_empty() {
         Before::Hidden
     } else if is_older(&app, chain, &head, before.start).await? {
@@ -269,7 +269,7 @@ async fn is_older(app: &Dashboard, chain: ChainId, head: &ChainHead, day: u32) -
     let _place = app.reads.acquire(chain.tenant_id).await;
     let first_seq = head.first_seq();
     let first = Seqs { from: first_seq, to: head.durable.chain_seq.max(first_seq), bytes_max: 1 };
-    let first = app.store.range(chain, first).await?.items.into_iter().next();
+    let first = app.service.store.range(chain, first).await?.items.into_iter().next();
     Ok(matches!(first, Some(Item::Event(event)) if day_of(event.timestamp_ms) <= day))
 }
 

@@ -96,7 +96,7 @@ impl Side {
         let place = asked.place();
         let mut views = saved_views::of(app, asked).await?;
         views.retain(|view| view.is_pinned);
-        let settings = app.admin.organisation_settings(place.tenant.id).await.map_err(of_admin)?;
+        let settings = app.service.admin.organisation_settings(place.tenant.id).await.map_err(of_admin)?;
         let zone = settings.time_zone.unwrap_or_else(|| zone::UTC.into());
         Ok(Side {
             notices: notice_list::read(app, asked, Some(place.tenant.id), &zone, NOTICES).await?,
@@ -115,8 +115,8 @@ async fn quota(app: &Dashboard, place: &Place, now_ms: u64) -> Result<Option<Quo
     if !place.may(Capability::ViewUsage) {
         return Ok(None);
     }
-    let used = app.store.usage(place.tenant.id, Month::of(now_ms)).await?;
-    let of = app.admin.plan(&place.tenant.plan).and_then(|plan| plan.events_per_month);
+    let used = app.service.store.usage(place.tenant.id, Month::of(now_ms)).await?;
+    let of = app.service.admin.plan(&place.tenant.plan).and_then(|plan| plan.events_per_month);
     Ok(Some(Quota {
         used: number(used),
         of: of.map(|most| (most, used.min(most), most / 5 * 4, number(most))),
@@ -136,7 +136,7 @@ async fn keys(
     }
     let until_ms = now_ms.saturating_add(EXPIRING_MS);
     // One more than is shown tells whether there are more.
-    let keys = app.control.keys_expiring(chain.project_id, now_ms, until_ms, KEYS_MAX + 1);
+    let keys = app.service.control.keys_expiring(chain.project_id, now_ms, until_ms, KEYS_MAX + 1);
     let keys = keys.await.map_err(of_control)?;
     let row = |key: &ApiKey| {
         let ends_at_ms = key.expires_at_ms.unwrap_or(now_ms);
@@ -174,7 +174,7 @@ fn coverage(place: &Place, mode: Mode, figures: &Figures) -> Vec<Coverage> {
 
 /// Runs that reach beyond what somebody sees are like none, as their pages are.
 async fn runs(app: &Dashboard, chain: ChainId, grants: &Grants) -> Result<Runs, Problem> {
-    let mut all = app.verifications.runs(chain, None, RUNS_READ).await?;
+    let mut all = app.service.verifications.runs(chain, None, RUNS_READ).await?;
     if verification::is_window(grants) && !all.is_empty() {
         let seen = verification::seen(app, chain, grants).await?;
         all.retain(|run| seen.first <= run.from && run.to <= seen.last);

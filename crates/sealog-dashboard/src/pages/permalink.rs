@@ -44,7 +44,7 @@ async fn is_open(app: &Dashboard, asked: &Asked, membership: &Membership) -> Res
     if membership.role != Role::Auditor {
         return Ok(true);
     }
-    let authenticator = app.control.authenticator(asked.person().person.id).await;
+    let authenticator = app.service.control.authenticator(asked.person().person.id).await;
     Ok(authenticator.map_err(of_control)?.is_some_and(|authenticator| authenticator.is_confirmed()))
 }
 
@@ -53,7 +53,7 @@ async fn projects(app: &Dashboard, membership: &Membership, limit: usize) -> Res
         return Ok(granted.iter().copied().take(limit).collect());
     }
     let page = ListPage { after: None, limit };
-    let projects = app.control.projects(membership.tenant_id, page).await;
+    let projects = app.service.control.projects(membership.tenant_id, page).await;
     Ok(projects.map_err(of_control)?.into_iter().map(|project| project.id).collect())
 }
 
@@ -66,7 +66,7 @@ async fn named(
     if membership.grants.projects.as_ref().is_some_and(|granted| !granted.contains(&id)) {
         return Ok(None);
     }
-    let known = app.control.projects_named(membership.tenant_id, vec![id]).await;
+    let known = app.service.control.projects_named(membership.tenant_id, vec![id]).await;
     Ok(known.map_err(of_control)?.first().map(|project| project.id))
 }
 
@@ -81,7 +81,7 @@ async fn find(
     for project_id in projects {
         for mode in Mode::ALL {
             let chain = ChainId { tenant_id: membership.tenant_id, project_id: *project_id, mode };
-            let event = app.store.get(chain, log_id).await?;
+            let event = app.service.store.get(chain, log_id).await?;
             if event.is_some_and(|event| seen.matches(&event)) {
                 return Ok(Some(format!("/app/p/{project_id}/{}/events/{log_id}", mode.as_str())));
             }

@@ -66,7 +66,7 @@ impl<'a> Page<'a> {
         let page = ListPage { after, limit: PROJECTS_ON_PAGE + 1 };
         let listed = match place.membership.grants.projects {
             Some(_) => place.projects.clone(),
-            None => app.control.projects(place.tenant.id, page).await.map_err(of_control)?,
+            None => app.service.control.projects(place.tenant.id, page).await.map_err(of_control)?,
         };
         let are_more = listed.len() > PROJECTS_ON_PAGE && place.membership.grants.projects.is_none();
         let shown = if are_more { &listed[..PROJECTS_ON_PAGE] } else { &listed[..] };
@@ -96,7 +96,7 @@ async fn row(app: &Dashboard, project: &Project) -> Result<Row, Problem> {
     let mut chains = Vec::new();
     for mode in Mode::ALL {
         let chain = ChainId { tenant_id: project.tenant_id, project_id: project.id, mode };
-        let head = app.store.head(chain).await?.durable;
+        let head = app.service.store.head(chain).await?.durable;
         chains.push(Chain {
             mode: mode.as_str(),
             href: format!("/app/p/{}/{}/events", project.id, mode.as_str()),
@@ -130,7 +130,7 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let actor = Actor::Person(asked.person().person.id);
     let input = ProjectInput { name: asked.field("name").trim().into(), frameworks: Vec::new() };
     let here = format!("/app/o/{}/projects", place.tenant.id);
-    match app.admin.create_project(actor, place.tenant.id, input).await {
+    match app.service.admin.create_project(actor, place.tenant.id, input).await {
         Ok(_) => Ok(see_other(&format!("{here}?done=create"))),
         Err(AdminError::Field(FieldError { problem, .. })) => {
             let page = Page::new(&app, &asked).await?;
@@ -146,13 +146,13 @@ pub(crate) async fn rename(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let id = Uuid::parse(asked.field("project")).map(ProjectId).ok_or(Problem::not_found())?;
     // Of another organisation, or not granted, it is like one that does not exist.
     let is_granted = place.membership.grants.projects.as_ref().is_none_or(|granted| granted.contains(&id));
-    let found = app.control.project(id).await.map_err(of_control)?;
+    let found = app.service.control.project(id).await.map_err(of_control)?;
     let project = found.filter(|project| is_granted && project.tenant_id == place.tenant.id);
     let project = project.ok_or(Problem::not_found())?;
     let actor = Actor::Person(asked.person().person.id);
     let name = asked.field("name").trim().to_owned();
     let update = ProjectUpdate { name: Some(name), ..ProjectUpdate::default() };
-    match app.admin.update_project(actor, id, update).await {
+    match app.service.admin.update_project(actor, id, update).await {
         Ok(_) => Ok(see_other(&format!("/app/o/{}/projects?done=rename", place.tenant.id))),
         Err(AdminError::Field(FieldError { problem, .. })) => {
             let page = Page::new(&app, &asked).await?;

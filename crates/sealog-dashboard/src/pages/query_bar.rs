@@ -165,7 +165,7 @@ async fn hints(app: &Dashboard, place: &Place, before: &str) -> Result<Vec<Strin
     if before.len() > HINTED_BYTES_MAX {
         return Ok(Vec::new());
     }
-    let custom = app.control.actions(place.tenant.id).await?;
+    let custom = app.service.control.actions(place.tenant.id).await?;
     let catalog = Catalog::builtin();
     let core = catalog.entries.iter().filter(|entry| !entry.gated).map(|entry| entry.action.as_str());
     let custom = custom.iter().map(|action| action.action.as_str()).take(CUSTOM_HINTS_MAX);
@@ -183,7 +183,7 @@ pub(crate) async fn recent(
     let _place = app.reads.acquire(chain.tenant_id).await;
     let filter = Filter { from_ms: grants.from_ms, until_ms: grants.until_ms, ..Filter::default() };
     let list = List { filter, before_seq: None, limit: RECENT_EVENTS, bytes_max: RECENT_EVENTS_BYTES };
-    Ok(app.store.list(chain, list).await?.items)
+    Ok(app.service.store.list(chain, list).await?.items)
 }
 
 /// Events that a search finds, with the filters of the form beside it, in what the membership grants.
@@ -197,5 +197,5 @@ pub(crate) async fn find(
 ) -> Result<Found, Problem> {
     let _place = app.reads.acquire(chain.tenant_id).await;
     let plan = Arc::new(plan.and(&form.filter).within(grants));
-    Ok(search::run(&*app.store, chain, &plan, form.before_seq, Budget::of_page(rows)).await?)
+    Ok(search::run(&*app.service.store, chain, &plan, form.before_seq, Budget::of_page(rows)).await?)
 }

@@ -36,7 +36,9 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let page = Page::new(&app, &asked);
     let reset = match token_in(page.token) {
-        Some(token) => app.accounts.reset_password(&token, asked.secret("password"), &asked.visitor()).await,
+        Some(token) => {
+            app.service.accounts.reset_password(&token, asked.secret("password"), &asked.visitor()).await
+        }
         None => Err(LinkError::Gone),
     };
     let page = match reset {

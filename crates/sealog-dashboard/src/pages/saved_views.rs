@@ -63,7 +63,7 @@ pub(crate) struct Row {
 /// Those of the person who asks and those that others share in the project, for this project and mode.
 pub(crate) async fn of(app: &Dashboard, asked: &Asked) -> Result<Vec<Row>, Problem> {
     let (place, person_id, project_id) = (asked.place(), asked.person().person.id, project_id(asked)?);
-    let views = app.control.saved_views(place.tenant.id, person_id, project_id).await;
+    let views = app.service.control.saved_views(place.tenant.id, person_id, project_id).await;
     let events = place.events_path();
     let row = |view: SavedView| Row {
         id: view.id.to_string(),
@@ -173,7 +173,7 @@ pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
             let shared_in = page.is_shared.then_some(project_id(&asked)?);
             let input = ViewInput { name: name.to_owned(), query, shared_in, is_pinned: page.is_pinned };
             let (person_id, tenant_id) = (asked.person().person.id, asked.place().tenant.id);
-            match app.admin.save_view(person_id, tenant_id, input).await.map_err(of_admin)? {
+            match app.service.admin.save_view(person_id, tenant_id, input).await.map_err(of_admin)? {
                 ViewKept::Kept => Ok(()),
                 ViewKept::Full => Err("You have 30 views here. Remove one first."),
                 ViewKept::SharedFull => Err(SHARED_FULL),
@@ -199,7 +199,7 @@ pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 async fn change(app: &Dashboard, asked: &Asked, change: ViewChange) -> Result<ViewKept, Problem> {
     let id = Uuid::parse(asked.field("view")).ok_or(Problem::not_found())?;
     let (person_id, tenant_id) = (asked.person().person.id, asked.place().tenant.id);
-    match app.admin.change_view(person_id, tenant_id, id, change).await.map_err(of_admin)? {
+    match app.service.admin.change_view(person_id, tenant_id, id, change).await.map_err(of_admin)? {
         ViewKept::NotFound => Err(Problem::not_found()),
         kept => Ok(kept),
     }
@@ -229,11 +229,11 @@ pub(crate) async fn pin(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respon
 pub(crate) async fn remove(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let id = Uuid::parse(asked.field("view")).ok_or(Problem::not_found())?;
     let (tenant_id, person_id) = (asked.place().tenant.id, asked.person().person.id);
-    let own = app.admin.remove_view(person_id, tenant_id, id, WhoseView::Of(person_id)).await;
+    let own = app.service.admin.remove_view(person_id, tenant_id, id, WhoseView::Of(person_id)).await;
     let removed = match own {
         Err(sealog_service::admin::AdminError::NotFound) if asked.place().may(Capability::ManageViews) => {
             let shared = WhoseView::SharedIn(project_id(&asked)?);
-            app.admin.remove_view(person_id, tenant_id, id, shared).await
+            app.service.admin.remove_view(person_id, tenant_id, id, shared).await
         }
         own => own,
     };

@@ -73,10 +73,10 @@ struct GivenUp {
 impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked) -> Result<Page<'a>, Problem> {
         let tenant = &asked.place().tenant;
-        let settings = app.admin.organisation_settings(tenant.id).await.map_err(of_admin)?;
+        let settings = app.service.admin.organisation_settings(tenant.id).await.map_err(of_admin)?;
         let OrganisationSettings { is_totp_required, session, email_domains, time_zone, privacy } = settings;
-        let policy = app.admin.key_policy(tenant).await.map_err(of_admin)?;
-        let given_up = app.control.given_up_notices(tenant.id, GIVEN_UP_ON_PAGE).await;
+        let policy = app.service.admin.key_policy(tenant).await.map_err(of_admin)?;
+        let given_up = app.service.control.given_up_notices(tenant.id, GIVEN_UP_ON_PAGE).await;
         let given_up = given_up.map_err(of_control)?;
         let time_zone = time_zone.unwrap_or_else(|| zone::UTC.into());
         let number = |number: Option<u32>| number.map_or(String::new(), |number| number.to_string());
@@ -85,7 +85,7 @@ impl<'a> Page<'a> {
             shell: Shell::new(app, asked, Some(Current::Settings)),
             here: format!("/app/o/{}/settings", tenant.id),
             keys_href: format!("/app/o/{}/keys", tenant.id),
-            has_mail: app.config.has_mail,
+            has_mail: app.has_mail(),
             notice: None,
             name: tenant.name.clone(),
             is_totp_required,
@@ -95,7 +95,7 @@ impl<'a> Page<'a> {
             policy,
             days: number(policy.days_max),
             zones: zone::names(),
-            now: zone::moment(app.world.now_ms(), &time_zone),
+            now: zone::moment(app.service.world.now_ms(), &time_zone),
             privacy: texts
                 .map(|((name, (label, hint)), value)| Text {
                     name,
@@ -171,7 +171,8 @@ async fn answer(
 pub(crate) async fn rename(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let name = asked.field("name").trim().to_owned();
     let update = TenantUpdate { name: Some(name.clone()), ..TenantUpdate::default() };
-    let made = app.admin.update_tenant(actor(&asked), asked.place().tenant.id, update).await.map(drop);
+    let made =
+        app.service.admin.update_tenant(actor(&asked), asked.place().tenant.id, update).await.map(drop);
     answer(&app, &asked, "name", made, |page| page.name = name).await
 }
 
@@ -180,13 +181,15 @@ pub(crate) async fn require_authenticators(
     asked: Arc<Asked>,
 ) -> Result<Response, Problem> {
     let is_required = asked.field("totp_required") == "yes";
-    let made = app.admin.require_authenticators(actor(&asked), asked.place().tenant.id, is_required).await;
+    let made =
+        app.service.admin.require_authenticators(actor(&asked), asked.place().tenant.id, is_required).await;
     answer(&app, &asked, "authenticators", made, |page| page.is_totp_required = is_required).await
 }
 
 pub(crate) async fn limit_sessions(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let (idle, absolute) = (asked.field("idle_minutes"), asked.field("absolute_hours"));
-    let made = app.admin.set_session_limits(actor(&asked), asked.place().tenant.id, idle, absolute).await;
+    let made =
+        app.service.admin.set_session_limits(actor(&asked), asked.place().tenant.id, idle, absolute).await;
     answer(&app, &asked, "sessions", made, |page| {
         page.idle_minutes = idle.to_owned();
         page.absolute_hours = absolute.to_owned();
@@ -196,7 +199,7 @@ pub(crate) async fn limit_sessions(app: Arc<Dashboard>, asked: Arc<Asked>) -> Re
 
 pub(crate) async fn limit_domains(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let typed = asked.field("email_domains");
-    let made = app.admin.set_email_domains(actor(&asked), asked.place().tenant.id, typed).await;
+    let made = app.service.admin.set_email_domains(actor(&asked), asked.place().tenant.id, typed).await;
     answer(&app, &asked, "domains", made, |page| page.email_domains = typed.to_owned()).await
 }
 
@@ -204,8 +207,10 @@ pub(crate) async fn limit_domains(app: Arc<Dashboard>, asked: Arc<Asked>) -> Res
 pub(crate) async fn limit_keys(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let typed = asked.field("days").trim();
     let made = match (typed, typed.parse::<u32>()) {
-        ("", _) => app.admin.set_key_policy(actor(&asked), asked.place().tenant.id, None).await,
-        (_, Ok(days)) => app.admin.set_key_policy(actor(&asked), asked.place().tenant.id, Some(days)).await,
+        ("", _) => app.service.admin.set_key_policy(actor(&asked), asked.place().tenant.id, None).await,
+        (_, Ok(days)) => {
+            app.service.admin.set_key_policy(actor(&asked), asked.place().tenant.id, Some(days)).await
+        }
         (_, Err(_)) => Err(FieldError::new("days", "must be a whole number of days").into()),
     };
     answer(&app, &asked, "key-lifetime", made, |page| page.days = typed.to_owned()).await
@@ -213,13 +218,13 @@ pub(crate) async fn limit_keys(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result
 
 pub(crate) async fn set_time_zone(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let typed = asked.field("time_zone");
-    let made = app.admin.set_time_zone(actor(&asked), asked.place().tenant.id, typed).await;
+    let made = app.service.admin.set_time_zone(actor(&asked), asked.place().tenant.id, typed).await;
     answer(&app, &asked, "time-zone", made, |page| page.time_zone = typed.to_owned()).await
 }
 
 pub(crate) async fn set_privacy(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let texts = PRIVACY.map(|name| asked.field(name));
-    let made = app.admin.set_privacy(actor(&asked), asked.place().tenant.id, texts).await;
+    let made = app.service.admin.set_privacy(actor(&asked), asked.place().tenant.id, texts).await;
     answer(&app, &asked, "privacy", made, |page| {
         for (kept, typed) in page.privacy.iter_mut().zip(texts) {
             kept.value = typed.to_owned();

@@ -34,7 +34,7 @@ impl<'a> Page<'a> {
         Page {
             plain: Plain::new(app, asked),
             is_safe: app.cookies.are_safe(&asked.headers),
-            app_url: &app.config.app_url,
+            app_url: &app.service.settings.app_url,
             next: own_path(asked.field("next")).unwrap_or(""),
             email: asked.field("email"),
             error: None,
@@ -71,7 +71,7 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let (email, password) = (asked.field("email"), asked.secret("password"));
     let (visitor, device) = (asked.visitor(), app.cookies.device(&asked.headers));
     let signed_in =
-        app.accounts.sign_in(email, password, &visitor, asked.token.as_ref(), device.as_ref()).await;
+        app.service.accounts.sign_in(email, password, &visitor, asked.token.as_ref(), device.as_ref()).await;
     let (token, path) = match signed_in {
         Ok(SignedIn::Whole(token, person)) => {
             return whole(&app, &asked, &person, &token, page.next).await;
@@ -96,7 +96,7 @@ async fn whole(
     next: &str,
 ) -> Result<Response, Problem> {
     let has = app.cookies.device(&asked.headers);
-    let device = app.accounts.note_device(person, has.as_ref(), &asked.visitor()).await?;
+    let device = app.service.accounts.note_device(person, has.as_ref(), &asked.visitor()).await?;
     let response = see_other(&format!("/app/signed-in?next={}", encoded(next)));
     let response = with_cookie(response, &app.cookies.set_session(token));
     Ok(with_cookie(response, &app.cookies.set_device(&device)))
@@ -125,18 +125,19 @@ pub(crate) async fn submit_code(app: Arc<Dashboard>, asked: Arc<Asked>) -> Resul
         return Ok(see_other("/app"));
     }
     let next = own_path(asked.field("next")).unwrap_or("");
-    let (status, error) = match app.accounts.check_code(who, asked.field("code"), &asked.visitor()).await {
-        Ok(token) => return whole(&app, &asked, &who.person, &token, next).await,
-        Err(CodeError::Wrong | CodeError::NotNow) => (StatusCode::UNPROCESSABLE_ENTITY, WRONG_CODE),
-        Err(CodeError::TooMany) => return Err(Problem::too_many()),
-        Err(CodeError::Failed(failed)) => return Err(failed.into()),
-    };
+    let (status, error) =
+        match app.service.accounts.check_code(who, asked.field("code"), &asked.visitor()).await {
+            Ok(token) => return whole(&app, &asked, &who.person, &token, next).await,
+            Err(CodeError::Wrong | CodeError::NotNow) => (StatusCode::UNPROCESSABLE_ENTITY, WRONG_CODE),
+            Err(CodeError::TooMany) => return Err(Problem::too_many()),
+            Err(CodeError::Failed(failed)) => return Err(failed.into()),
+        };
     Ok(html_with(status, &CodePage { plain: Plain::new(&app, &asked), next, error: Some(error) }))
 }
 
 pub(crate) async fn sign_out(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     if let Some(token) = &asked.token {
-        app.accounts.sign_out(token).await?;
+        app.service.accounts.sign_out(token).await?;
     }
     Ok(with_cookie(see_other("/app/sign-in"), &app.cookies.clear_session()))
 }

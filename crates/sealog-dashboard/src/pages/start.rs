@@ -53,7 +53,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 }
 
 async fn organisation(app: &Dashboard, membership: &Membership) -> Result<Option<Organisation>, Problem> {
-    let administration = &app.control;
+    let administration = &app.service.control;
     let tenant = administration.tenant(membership.tenant_id).await.map_err(of_control)?;
     let Some(tenant) = tenant else { return Ok(None) };
     let first = match &membership.grants.projects {
@@ -74,7 +74,7 @@ async fn organisation(app: &Dashboard, membership: &Membership) -> Result<Option
 /// Figures; without an event there are none, and the list of events says how to send the first.
 async fn first_page(app: &Dashboard, tenant_id: TenantId, project_id: ProjectId) -> Result<String, Problem> {
     let mode = Mode::Live;
-    let head = app.store.head(ChainId { tenant_id, project_id, mode }).await?;
+    let head = app.service.store.head(ChainId { tenant_id, project_id, mode }).await?;
     let page = if head.end().chain_seq == 0 { "/events" } else { "" };
     Ok(format!("/app/p/{project_id}/{}{page}", mode.as_str()))
 }
@@ -93,5 +93,5 @@ pub(crate) async fn signed_in(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<
         let next = asked.query_value("next");
         return Ok(see_other(next.as_deref().and_then(own_path).unwrap_or("/app")));
     }
-    Ok(html(&NotKept { plain: Plain::new(&app, &asked), app_url: &app.config.app_url }))
+    Ok(html(&NotKept { plain: Plain::new(&app, &asked), app_url: &app.service.settings.app_url }))
 }

@@ -18,8 +18,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         return Err(Problem::not_found());
     }
     let mut random = [0; 16];
-    app.world.fill_random(&mut random);
-    let reserved = app.control.system_project(place.tenant.id, ProjectId::system_from_random(random));
+    app.service.world.fill_random(&mut random);
+    let reserved = app.service.control.system_project(place.tenant.id, ProjectId::system_from_random(random));
     let project_id = reserved.await.map_err(of_control)?.ok_or(Problem::not_found())?;
     Ok(see_other(&format!("/app/p/{project_id}/live/events")))
 }

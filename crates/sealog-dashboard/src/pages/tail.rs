@@ -74,13 +74,13 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         return Err(Problem::not_found());
     }
     let filter = events::filter_of(&asked, chain)?;
-    let search = query_bar::plan_of(&asked, app.world.now_ms())?.map(Arc::new);
+    let search = query_bar::plan_of(&asked, app.service.world.now_ms())?.map(Arc::new);
     let place = app.streams.enter(chain.tenant_id, asked.person().person.id).ok_or_else(|| {
         Problem::new(Code::AuthTooManyAttempts, "Too many live views are open. Close one and try again.")
     })?;
-    let follower = app.store.follow(Scope::Chain(chain), Start::Now).await?;
+    let follower = app.service.store.follow(Scope::Chain(chain), Start::Now).await?;
     // Behind the beginning of the feed: what comes between the two is read, and not lost.
-    let head_seq = app.store.head(chain).await?.durable.chain_seq;
+    let head_seq = app.service.store.head(chain).await?.durable.chain_seq;
     let last_id = asked.headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()).map(str::to_owned);
     let seen_seq = last_id.or_else(|| asked.query_value("after")).and_then(|seq| seq.parse().ok());
     let mut ticks = interval(TICK);
@@ -168,7 +168,7 @@ impl Tail {
         let range = Range { from, to: head_seq, bytes_max: BYTES_MAX };
         let chunk = {
             let _place = self.app.reads.acquire(self.chain.tenant_id).await;
-            self.app.store.range(self.chain, range).await?
+            self.app.service.store.range(self.chain, range).await?
         };
         let last_seq = chunk.resume.map_or(head_seq, |resume| resume.saturating_sub(1).max(from));
         self.head_seq = (last_seq < head_seq).then_some(head_seq);
@@ -189,7 +189,7 @@ impl Tail {
     async fn searched(&mut self, mut events: Vec<StoredEvent>) -> Result<Vec<StoredEvent>, Problem> {
         let Some(plan) = self.search.clone().filter(|_| !events.is_empty()) else { return Ok(events) };
         let bytes = events.iter().map(|event| event.text.as_str().len()).sum();
-        let searched = self.app.store.pool().run(Lane::Compute, self.chain, bytes, move || {
+        let searched = self.app.service.store.pool().run(Lane::Compute, self.chain, bytes, move || {
             events.retain(|event| plan.matches(event));
             events
         });
@@ -235,14 +235,14 @@ impl Tail {
 pub(crate) async fn is_admitted(app: &Dashboard, asked: &Asked) -> bool {
     let membership = &asked.place().membership;
     let Some(token) = &asked.token else { return false };
-    let Ok(Some(who)) = app.accounts.look(token).await else { return false };
+    let Ok(Some(who)) = app.service.accounts.look(token).await else { return false };
     if who.session.needs_code || who.must_enrol.is_some() || !who.memberships.contains(membership) {
         return false;
     }
     if membership.role != Role::Auditor {
         return true;
     }
-    let confirmed = app.control.with_authenticator(vec![who.person.id]).await;
+    let confirmed = app.service.control.with_authenticator(vec![who.person.id]).await;
     confirmed.is_ok_and(|confirmed| !confirmed.is_empty())
 }
 

@@ -34,7 +34,7 @@ fn token(asked: &Asked) -> String {
 
 async fn find(app: &Dashboard, asked: &Asked) -> Result<Option<Unsubscription>, Problem> {
     let Some(token) = Token::parse(&token(asked)) else { return Ok(None) };
-    Unsubscription::find(&app.control, &token).await.map_err(of_control)
+    Unsubscription::find(&app.service.control, &token).await.map_err(of_control)
 }
 
 async fn page<'a>(
@@ -44,7 +44,7 @@ async fn page<'a>(
 ) -> Result<Page<'a>, Problem> {
     let offer = match found {
         Some(found) => {
-            let tenant = app.control.tenant(found.tenant_id).await.map_err(of_control)?;
+            let tenant = app.service.control.tenant(found.tenant_id).await.map_err(of_control)?;
             tenant.map(|tenant| (found.kind.label, visible(&tenant.name)))
         }
         None => None,
@@ -61,7 +61,7 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let Some(found) = find(&app, &asked).await? else {
         return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page(&app, &asked, None).await?));
     };
-    found.make(&app.control, &app.world).await.map_err(of_control)?;
-    app.admin.wake().wake();
+    found.make(&app.service.control, &app.service.world).await.map_err(of_control)?;
+    app.service.admin.wake().wake();
     Ok(html(&Page { is_done: true, ..page(&app, &asked, Some(&found)).await? }))
 }

@@ -98,14 +98,14 @@ struct Row {
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let place = asked.place();
-    let (tenant, now_ms) = (&place.tenant, app.world.now_ms());
+    let (tenant, now_ms) = (&place.tenant, app.service.world.now_ms());
     let (month, today) = (Month::of(now_ms), day_of(now_ms));
     let first = first_day(month);
     let here = format!("/app/o/{}/usage", tenant.id);
     let begin = begin(&asked)?;
     let end = place.projects.len().min(begin + PROJECTS_ON_PAGE);
-    let used = app.store.usage(tenant.id, month).await?;
-    let plan = app.admin.plan(&tenant.plan);
+    let used = app.service.store.usage(tenant.id, month).await?;
+    let plan = app.service.admin.plan(&tenant.plan);
     let most = plan.and_then(|plan| plan.events_per_month);
     let counted = count(&app, &asked, &place.projects[begin..end], first..today + 1).await?;
     let page = Page {
@@ -130,7 +130,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
             (false, Some(ended)) => Trial::Ended { ended: day(ended) },
         },
         notices: notices(&app, &asked, month).await?,
-        has_mail: app.config.has_mail,
+        has_mail: app.has_mail(),
         chart: counted.chart,
         projects: counted.projects,
         test_events: number(counted.test_events),
@@ -217,7 +217,7 @@ async fn count(
         let mut events = [0, 0];
         for (events, mode) in events.iter_mut().zip(Mode::ALL) {
             let chain = ChainId { tenant_id: place.tenant.id, project_id: project.id, mode };
-            let counts = app.store.counts(chain, Days::new(days.start, days.end)).await?;
+            let counts = app.service.store.counts(chain, Days::new(days.start, days.end)).await?;
             *events = counts.events();
             uncounted += counts.uncounted;
             if mode == Mode::Live {
@@ -256,7 +256,7 @@ async fn notices(app: &Dashboard, asked: &Asked, month: Month) -> Result<Vec<Not
         .map(|(month, percent)| (month, percent, notice_key(tenant_id, month, percent)))
         .collect();
     let keys = keyed.iter().map(|(_, _, key)| key.clone()).collect();
-    let found = app.control.notices_with_keys(keys).await.map_err(of_control)?;
+    let found = app.service.control.notices_with_keys(keys).await.map_err(of_control)?;
     let notice = |(month, percent, key): &(Month, u8, String)| {
         let kept: &KeptNotice = found.iter().find(|kept| kept.key == *key)?;
         Some(Notice {

@@ -99,14 +99,14 @@ impl ResultShown {
 /// The events of a chain that somebody may see; empty where the end is below the beginning.
 pub(crate) async fn seen(app: &Dashboard, chain: ChainId, grants: &Grants) -> Result<Seen, Problem> {
     let _place = app.reads.acquire(chain.tenant_id).await;
-    let head = app.store.head(chain).await?;
+    let head = app.service.store.head(chain).await?;
     let end = head.end().chain_seq;
     let first = match grants.from_ms {
-        Some(from_ms) => first_at(&*app.store, chain, from_ms).await?,
+        Some(from_ms) => first_at(&*app.service.store, chain, from_ms).await?,
         None => head.first_seq(),
     };
     let last = match grants.until_ms {
-        Some(until_ms) => end.min(last_before(&*app.store, chain, until_ms).await?),
+        Some(until_ms) => end.min(last_before(&*app.service.store, chain, until_ms).await?),
         None => end,
     };
     Ok(Seen { first, last, goes_on: last < end, from_ms: grants.from_ms, until_ms: grants.until_ms })
@@ -127,16 +127,16 @@ pub(crate) fn path(chain: ChainId) -> String {
 
 impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked) -> Result<Page<'a>, Problem> {
-        let (place, chain, now_ms) = (asked.place(), chain(asked)?, app.world.now_ms());
+        let (place, chain, now_ms) = (asked.place(), chain(asked)?, app.service.world.now_ms());
         let seen = seen(app, chain, &place.membership.grants).await?;
         let Seen { first, last, .. } = seen;
         let here = path(chain);
         let before = asked.query_value("before").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
-        let mut listed = app.verifications.runs(chain, before.transpose()?, RUNS_ON_PAGE + 1).await?;
+        let mut listed = app.service.verifications.runs(chain, before.transpose()?, RUNS_ON_PAGE + 1).await?;
         let are_more = listed.len() > RUNS_ON_PAGE;
         listed.truncate(RUNS_ON_PAGE);
         let older = listed.last().filter(|_| are_more).map(|run| format!("{here}?before={}", run.id));
-        let mut newest = app.verifications.runs(chain, None, RUNS_OF_STRIP).await?;
+        let mut newest = app.service.verifications.runs(chain, None, RUNS_OF_STRIP).await?;
         let is_window = is_window(&place.membership.grants);
         // Runs that reach beyond what somebody sees are like none, as their pages are.
         let is_seen = |run: &Run| !is_window || (first <= run.from && run.to <= last);
@@ -198,7 +198,7 @@ impl<'a> Page<'a> {
 
 /// In words.
 fn schedule(app: &Dashboard, last: u64) -> String {
-    match &app.config.verified_at {
+    match &app.verified_at() {
         None => "No verification is scheduled: the operator of this server has turned it off.".into(),
         Some(at) if last <= WHOLE_MAX => format!("The whole chain is verified every night at {at} UTC."),
         Some(at) => {
@@ -266,7 +266,7 @@ pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Resp
         }
         _ => SeqRange { from: first, to: last },
     };
-    match app.verifications.start(asked.person().person.id, chain, range).await {
+    match app.service.verifications.start(asked.person().person.id, chain, range).await {
         Ok(run) => Ok(see_other(&format!("{}/{}", path(chain), run.id))),
         Err(StartError::Nothing) => {
             let error = Some("There are no events to verify.".to_owned());

@@ -77,7 +77,7 @@ struct Side {
 async fn find(app: &Dashboard, asked: &Asked) -> Result<(ChainId, Run), Problem> {
     let chain = chain(asked)?;
     let id = Uuid::parse(asked.parameter("run")).ok_or(Problem::not_found())?;
-    let run = app.verifications.run(chain, id).await?.ok_or(Problem::not_found())?;
+    let run = app.service.verifications.run(chain, id).await?.ok_or(Problem::not_found())?;
     let grants = &asked.place().membership.grants;
     if !is_window(grants) {
         return Ok((chain, run));
@@ -120,7 +120,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         total: number(run.total()),
         checked: number(run.progress.checked),
         percent: run.percent(),
-        pace: pace(&run, app.world.now_ms()),
+        pace: pace(&run, app.service.world.now_ms()),
         took: run
             .progress
             .begun_at_ms
@@ -139,7 +139,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 
 pub(crate) async fn cancel(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let (chain, run) = find(&app, &asked).await?;
-    app.verifications.cancel(asked.person().person.id, &run).await?;
+    app.service.verifications.cancel(asked.person().person.id, &run).await?;
     Ok(see_other(&format!("{}/{}", path(chain), run.id)))
 }
 
@@ -210,7 +210,7 @@ async fn explain(
 async fn side(app: &Dashboard, asked: &Asked, chain: ChainId, event: Neighbour) -> Result<Side, Problem> {
     let seen = within(Filter::default(), &asked.place().membership.grants);
     // One that the store finds damaged has nothing to show.
-    let stored = app.store.get(chain, event.log_id).await.unwrap_or_default();
+    let stored = app.service.store.get(chain, event.log_id).await.unwrap_or_default();
     let stored = stored.filter(|stored| seen.matches(stored));
     let fields = stored.as_ref().map(|stored| stored.text.fields());
     let events = format!("/app/p/{}/{}/events", chain.project_id, chain.mode.as_str());

@@ -14,18 +14,15 @@ use sealog_control::*;
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::event::{StoredEvent, parse_single};
 use sealog_core::id::{ChainId, Mode, ProjectId, RequestId, TenantId, Ulid, Uuid};
-use sealog_core::plan::{Billing, Plan};
+use sealog_core::plan::Billing;
 use sealog_core::query::Filter;
 use sealog_dashboard::ops::{Console, Instance, Room};
 use sealog_dashboard::{Config, Dashboard, Pages};
+use sealog_engine::{Service, Settings};
 use sealog_service::admin::Admin;
-use sealog_service::background::Workers;
-use sealog_service::disclosure::{Disclosures, PackageBuilder, PackageSweep, Searcher};
-use sealog_service::ingest::Ingest;
-use sealog_service::jobs::{Pace, Runner};
-use sealog_service::people::{FailedSignIns, SignInCounts, Token};
-use sealog_service::system_chain::{Drain, Turns, Wake};
-use sealog_service::verification::Verifier;
+use sealog_service::mail::{Relay, Sender, Smtp};
+use sealog_service::people::{SignInCounts, Token};
+use sealog_service::verification::Schedule;
 use sealog_service::{Stop, Visit};
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::postgres::PostgresStore;
@@ -33,7 +30,7 @@ use sealog_store::reference::ReferenceStore;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Append, Appended, List, Store};
 use sealog_testing::doubtful::DoubtfulStore;
-use tower_service::Service;
+use tower_service::Service as _;
 
 use sealog_testing::{MORNING_MS, StillWorld};
 
@@ -86,7 +83,7 @@ pub struct Stage {
     /// The clock that events are sealed by.
     pub sealing: Arc<StillWorld>,
     pub claimed: Arc<AtomicBool>,
-    runner: Arc<Runner>,
+    pub service: Arc<Service>,
     pub sign_ins: Arc<SignInCounts>,
     pub admin: Admin,
     router: Router,
@@ -145,77 +142,36 @@ impl Stage {
             Arc::new(control),
             Arc::new(Clock { now_ms: AtomicU64::new(MORNING_MS), at_random: Mutex::default() }),
         );
-        let config = Config {
-            base_url: HOME.into(),
-            docs_url: format!("{HOME}/docs"),
-            app_url: app_url.into(),
-            has_mail: true,
-            verified_at: Some("02:30".into()),
-        };
         let claimed = Arc::new(AtomicBool::new(false));
         let on_claimed = Arc::clone(&claimed);
-        let world: Arc<dyn World> = Arc::clone(&clock) as _;
-        let wake = Wake::default();
-        let drain = Arc::new(Drain {
-            control: Arc::clone(&control),
-            store: Arc::clone(&store),
-            ingest: Ingest::new(Arc::clone(&store), None, Arc::default()),
-            world: Arc::clone(&world),
-            wake: wake.clone(),
-            every: Duration::from_secs(600),
-            turns: Turns::default(),
+        let mut settings = Settings::at(app_url);
+        settings.verification =
+            Some(Schedule { at_ms: Schedule::parse_time("02:30").unwrap(), report_on: None });
+        settings.smtp = Some(Smtp {
+            relay: Relay::parse("smtp://mail.example").unwrap(),
+            from: Sender::parse("log@example.org").unwrap(),
         });
-        let verifier =
-            Verifier { store: Arc::clone(&store), control: Arc::clone(&control), world: Arc::clone(&world) };
-        let runner_wake = Wake::default();
-        let data = Arc::clone(&control);
-        let disclosures =
-            Disclosures::new(&data, Arc::clone(&store), Arc::clone(&world), Arc::clone(&drain), &runner_wake);
-        let runner = Arc::new(Runner {
-            control: Arc::clone(&control),
-            world: Arc::clone(&world),
-            works: vec![
-                Arc::new(verifier),
-                Arc::new(Searcher::of(&disclosures)),
-                Arc::new(PackageBuilder::new(disclosures)),
-            ],
-            wake: runner_wake,
-            records: wake.clone(),
-            every: Duration::from_secs(600),
-            pace: Pace::default(),
-        });
-        let admin = Admin::new(Arc::clone(&control), Arc::clone(&world), &Plan::defaults(), wake);
-        let sign_ins = Arc::clone(admin.sign_ins());
-        let console = Console::new(
-            Arc::clone(&store),
-            Arc::clone(&control),
-            Arc::clone(&world),
-            admin.clone(),
-            Instance {
-                url: app_url.replace("/app", "/ops"),
-                docs_url: format!("{HOME}/docs"),
-                has_mail: true,
-                geo: None,
-                store: "A store of tests".into(),
-                schema: SCHEMA.sqlite.len(),
-                room: Arc::new(|| {
-                    Ok(Room {
-                        dir: "data".into(),
-                        free_bytes: 3 << 30,
-                        total_bytes: 10 << 30,
-                        reserve_bytes: Some(8 << 20),
-                        control_bytes: Some(1 << 20),
-                    })
-                }),
-            },
-        );
+        let world = Arc::clone(&clock) as _;
+        let service = Service::new(Arc::clone(&store), Arc::clone(&control), world, settings);
+        let instance = Instance {
+            url: app_url.replace("/app", "/ops"),
+            docs_url: format!("{HOME}/docs"),
+            store: "A store of tests".into(),
+            schema: SCHEMA.sqlite.len(),
+            room: Arc::new(|| {
+                Ok(Room {
+                    dir: "data".into(),
+                    free_bytes: 3 << 30,
+                    total_bytes: 10 << 30,
+                    reserve_bytes: Some(8 << 20),
+                    control_bytes: Some(1 << 20),
+                })
+            }),
+        };
+        let console = Console::new(Arc::clone(&service), instance);
         let dashboard = Dashboard::new(
-            Arc::clone(&store),
-            Arc::clone(&control),
-            Arc::clone(&world),
-            config,
-            admin.clone(),
-            Workers { drain, runner: Arc::clone(&runner), case_events: Wake::default() },
+            Arc::clone(&service),
+            Config { base_url: HOME.into(), docs_url: format!("{HOME}/docs") },
             Arc::new(move || on_claimed.store(true, Ordering::SeqCst)),
         );
         let pages = Pages { dashboard, console: Some(console), console_is_apart: false };
@@ -226,9 +182,9 @@ impl Stage {
             clock,
             sealing,
             claimed,
-            runner,
-            sign_ins,
-            admin,
+            admin: service.admin.clone(),
+            sign_ins: Arc::clone(service.admin.sign_ins()),
+            service,
             router: pages.router(),
             runtime,
             _dir: dir,
@@ -242,18 +198,12 @@ impl Stage {
 
     /// Does all jobs that are due, as the background of a server would.
     pub fn work(&self) {
-        while self.wait(self.runner.turn(&Stop::new(), &mut None)).unwrap() {}
+        while self.wait(self.service.runner.turn(&Stop::new(), &mut None)).unwrap() {}
     }
 
     /// Drops packages that have expired, as the background of a server would. How many.
     pub fn sweep(&self) -> usize {
-        let sweep = PackageSweep {
-            control: Arc::clone(&self.control) as _,
-            world: Arc::clone(&self.clock) as _,
-            records: Wake::default(),
-            every: Duration::from_secs(600),
-        };
-        self.wait(sweep.sweep()).unwrap()
+        self.wait(self.service.package_sweep.sweep()).unwrap()
     }
 
     pub fn now_ms(&self) -> u64 {
@@ -388,9 +338,7 @@ impl Stage {
 
     /// Puts failed sign-ins into the records, as the background job does.
     pub fn record_failures(&self) {
-        let world: Arc<dyn World> = Arc::clone(&self.clock) as _;
-        let failed = FailedSignIns { control: Arc::clone(&self.control) as _, world, wake: Wake::default() };
-        self.wait(failed.record_due()).unwrap();
+        self.wait(self.service.failed_sign_ins.record_due()).unwrap();
     }
 
     /// What people have done: sealed, and behind it what waits for that.

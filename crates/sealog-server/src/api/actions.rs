@@ -31,7 +31,8 @@ pub(crate) async fn get(
     // Values and text are there at the same time.
     let share = app.reads.take(tenant_id, 2 * bytes).await;
     let share = share.map_err(|exhausted| Failure::internal(&exhausted, request_id))?;
-    let answer = app.store.pool().run(Lane::Compute, tenant_id, bytes, move || answer(&for_caller(&caller)));
+    let answer =
+        app.service.store.pool().run(Lane::Compute, tenant_id, bytes, move || answer(&for_caller(&caller)));
     let answer = answer.await.map_err(|_| Failure::internal(&"the store is closing", request_id))?;
     Ok(respond::large_json(StatusCode::OK, answer, share))
 }

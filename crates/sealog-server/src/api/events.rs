@@ -23,7 +23,8 @@ pub(crate) async fn post(
     let key_hash = idempotency_key(headers)?;
     let whose = Some(caller.chain().tenant_id);
     let (body, _share) = body::read(app, headers, body, endpoint.body_bytes_max(), whose, request_id).await?;
-    let ingested = app.ingest.ingest(&caller.producer, endpoint, key_hash, body, client, request_id).await;
+    let ingested =
+        app.service.ingest.ingest(&caller.producer, endpoint, key_hash, body, client, request_id).await;
     let ingested = ingested.map_err(|error| Failure::ingest(error, request_id))?;
     if ingested.replayed {
         app.metrics.replayed();

@@ -74,7 +74,7 @@ async fn take(
     if is_gzip {
         // Memory for what it may become; what came is held until then.
         let inflated = body::large(app, whose, bytes_max, request_id).await?;
-        body = app.ingest.inflate(caller.chain().tenant_id, body, bytes_max).await.map_err(failed)?;
+        body = app.service.ingest.inflate(caller.chain().tenant_id, body, bytes_max).await.map_err(failed)?;
         share = inflated;
     }
     if adapter == Adapter::CloudEventBinary {
@@ -84,8 +84,10 @@ async fn take(
         body = [cloudevent_attributes(named)?.as_bytes(), &body].concat().into();
     }
     // The first batch was counted when the request came.
-    let charge = |batches: usize| caller.charge(&app.limits, batches.saturating_sub(1), app.world.now_ms());
-    let taken = app.ingest.take(&caller.producer, adapter, key_hash, body, from, request_id, charge).await;
+    let charge =
+        |batches: usize| caller.charge(&app.limits, batches.saturating_sub(1), app.service.world.now_ms());
+    let taken =
+        app.service.ingest.take(&caller.producer, adapter, key_hash, body, from, request_id, charge).await;
     let taken = taken.map_err(failed)?;
     drop(share);
     if taken.sealed > 0 {

@@ -87,7 +87,7 @@ impl Page {
             limit: left + 1,
             bytes_max: PIECE_BYTES,
         };
-        let chunk = app.store.list(self.chain, list).await?;
+        let chunk = app.service.store.list(self.chain, list).await?;
         let (mut events, resume) = (chunk.items, chunk.resume);
         let bytes: usize = events.iter().map(|event| event.text.as_str().len()).sum();
         let more = events.len() > left;
@@ -157,7 +157,7 @@ pub(super) async fn render(
     if bytes <= RENDERED_AT_ONCE_BYTES_MAX {
         return Some(write());
     }
-    app.store.pool().run(Lane::Compute, chain, bytes, write).await.ok()
+    app.service.store.pool().run(Lane::Compute, chain, bytes, write).await.ok()
 }
 
 /// The body of a page. If reading fails after the first bytes were sent, the connection ends in the middle of the JSON, which no client can take for a page.

@@ -28,8 +28,12 @@ pub(crate) async fn get(
     let log_id = Ulid::parse(log_id).unwrap_or(Ulid(0));
     let share = app.reads.take(caller.chain().tenant_id, HELD_BYTES_MAX).await;
     let share = share.map_err(|exhausted| Failure::read(&exhausted, request_id))?;
-    let event =
-        app.store.get(caller.chain(), log_id).await.map_err(|error| Failure::read(&error, request_id))?;
+    let event = app
+        .service
+        .store
+        .get(caller.chain(), log_id)
+        .await
+        .map_err(|error| Failure::read(&error, request_id))?;
     let event = event.ok_or(Reject::EventNotFound)?;
     let body = render(app, caller.chain(), vec![event], render_one).await.ok_or(StoreError::Closing);
     let body = body.map_err(|error| Failure::read(&error, request_id))?;

@@ -18,7 +18,7 @@ pub(crate) async fn get(
     let range = SeqRange::parse(query)?;
     let share = app.reads.take(caller.chain().tenant_id, sealog_store::verify::HELD_BYTES_MAX).await;
     let _share = share.map_err(|exhausted| Failure::read(&exhausted, request_id))?;
-    let verdict = sealog_store::verify::window(&*app.store, caller.chain(), range).await;
+    let verdict = sealog_store::verify::window(&*app.service.store, caller.chain(), range).await;
     let verdict = verdict.map_err(|error| Failure::read(&error, request_id))?;
     app.metrics.verified(&verdict);
     if let Some(broken) = verdict.broken {

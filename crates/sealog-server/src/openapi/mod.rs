@@ -5,6 +5,7 @@ mod headers;
 mod operations;
 mod schemas;
 
+use sealog_core::plan::Plan;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -30,8 +31,8 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn new(config: &Config) -> Served {
-        let content = Bytes::from(document(config).to_string());
+    pub(crate) fn new(config: &Config, plans: &[Plan]) -> Served {
+        let content = Bytes::from(document(config, plans).to_string());
         let digest = Hash(Sha256::digest(&content).into()).to_string();
         let etag = HeaderValue::try_from(format!("\"{}\"", &digest[..16])).expect("hex digits in quotes");
         Served { content, etag }
@@ -58,11 +59,11 @@ impl Served {
 }
 
 /// The description of this server's interface.
-pub fn document(config: &Config) -> Value {
+pub fn document(config: &Config, plans: &[Plan]) -> Value {
     let mut paths = Map::new();
     add_paths(&mut paths, "", &routes::PATHS, operations::describe);
     add_paths(&mut paths, operator_routes::BEGINNING, &operator_routes::PATHS, |operation, path| {
-        operations::describe_operator(operation, path, config)
+        operations::describe_operator(operation, path, plans)
     });
     json!({
         "openapi": "3.1.0",
@@ -78,7 +79,7 @@ pub fn document(config: &Config) -> Value {
         "tags": operations::TAGS.iter().map(|(name, description)| json!({ "name": name, "description": description })).collect::<Value>(),
         "paths": paths,
         "components": {
-            "schemas": schemas::all(config),
+            "schemas": schemas::all(plans),
             "headers": headers::all(),
             "examples": CODES.iter().map(|row| (example_name(row.code), error_example(row.code, config))).collect::<Map<_, _>>(),
             "securitySchemes": {

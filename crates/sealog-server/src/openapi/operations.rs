@@ -1,5 +1,6 @@
 //! Each operation in words, with its parameters, answers and codes. The matches have no `_` arm: a new operation does not compile until it is described.
 
+use sealog_core::plan::Plan;
 use sealog_core::query::{ListParameter, PageLimit, PageParameter, SEQ_MAX, SeqParameter, VERIFY_EVENTS_MAX};
 use sealog_core::reject::Code;
 use sealog_service::ingest::{Endpoint, KEY_BYTES_MAX};
@@ -7,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::headers::header;
 use super::schemas;
-use crate::config::Config;
 use crate::operator_routes;
 use crate::routes::{self, Operation};
 
@@ -287,7 +287,7 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
 pub(super) fn describe_operator(
     operation: operator_routes::Operation,
     path: &str,
-    config: &Config,
+    plans: &[Plan],
 ) -> Description {
     use operator_routes::Operation::*;
     let (id, summary, about) = match operation {
@@ -339,7 +339,7 @@ pub(super) fn describe_operator(
     let body = match operation {
         CreateTenant => Some((
             "NewTenant",
-            json!({ "name": "Acme", "plan": config.plans[0].name, "contact_email": "it@example.org" }),
+            json!({ "name": "Acme", "plan": plans[0].name, "contact_email": "it@example.org" }),
         )),
         UpdateTenant => Some(("TenantChange", json!({ "billing_active": true, "rate_limit_rps": null }))),
         CreateProject => Some(("NewProject", json!({ "name": "production", "frameworks": ["soc2"] }))),

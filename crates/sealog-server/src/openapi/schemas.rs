@@ -4,6 +4,7 @@ use sealog_control::Role;
 use sealog_core::catalog::Catalog;
 use sealog_core::event::{BATCH_EVENTS_MAX, FIELD_SCALARS_MAX, INPUTS, SCHEMA_VERSION, STORED_FIELDS};
 use sealog_core::id::{Hash, Mode, Ulid};
+use sealog_core::plan::Plan;
 use sealog_core::reject::CODES;
 use sealog_formats::input::ITEMS_MAX;
 use sealog_service::adapters::ERRORS_MAX;
@@ -11,15 +12,14 @@ use sealog_service::admin::fields::{TEXT_CHARACTERS_MAX, TEXTS_MAX};
 use sealog_service::password;
 use serde_json::{Map, Value, json};
 
-use crate::config::Config;
 use crate::ready::REASONS;
 
 pub(super) fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-pub(super) fn all(config: &Config) -> Value {
-    let plan: Value = config.plans.iter().map(|plan| plan.name.as_str()).collect();
+pub(super) fn all(plans: &[Plan]) -> Value {
+    let plan: Value = plans.iter().map(|plan| plan.name.as_str()).collect();
     let frameworks: Value =
         Catalog::builtin().frameworks.iter().map(|framework| framework.framework.as_str()).collect();
     let frameworks = json!({ "type": "array", "items": { "type": "string", "enum": frameworks } });

@@ -91,7 +91,7 @@ impl Call<'_> {
     }
 
     fn accounts(&self) -> &Control {
-        &self.app.control
+        &self.app.service.control
     }
 
     /// Why a change was not made.
@@ -113,7 +113,7 @@ impl Call<'_> {
             billing_active: fields.boolean("billing_active")?,
         };
         fields.nothing_else()?;
-        let tenant = self.app.admin.create_tenant(Actor::Operator, input).await;
+        let tenant = self.app.service.admin.create_tenant(Actor::Operator, input).await;
         Ok(created(&render::tenant(&tenant.map_err(|error| self.unmade(error))?)))
     }
 
@@ -128,7 +128,7 @@ impl Call<'_> {
             rate_limit_rps: fields.rate("rate_limit_rps")?,
         };
         fields.nothing_else()?;
-        let tenant = self.app.admin.update_tenant(Actor::Operator, id, update).await;
+        let tenant = self.app.service.admin.update_tenant(Actor::Operator, id, update).await;
         Ok(changed(&render::tenant(&tenant.map_err(|error| self.unmade(error))?)))
     }
 
@@ -152,7 +152,7 @@ impl Call<'_> {
             frameworks: fields.texts("frameworks")?.unwrap_or_default(),
         };
         fields.nothing_else()?;
-        let project = self.app.admin.create_project(Actor::Operator, tenant_id, input).await;
+        let project = self.app.service.admin.create_project(Actor::Operator, tenant_id, input).await;
         Ok(created(&render::project(&project.map_err(|error| self.unmade(error))?)))
     }
 
@@ -164,7 +164,7 @@ impl Call<'_> {
             ..ProjectUpdate::default()
         };
         fields.nothing_else()?;
-        let project = self.app.admin.update_project(Actor::Operator, id, update).await;
+        let project = self.app.service.admin.update_project(Actor::Operator, id, update).await;
         Ok(changed(&render::project(&project.map_err(|error| self.unmade(error))?)))
     }
 
@@ -194,7 +194,7 @@ impl Call<'_> {
             expires_at: fields.text("expires_at")?.flatten(),
         };
         fields.nothing_else()?;
-        let made = self.app.admin.create_key(Actor::Operator, project_id, input).await;
+        let made = self.app.service.admin.create_key(Actor::Operator, project_id, input).await;
         let CreatedKey { key, text } = made.map_err(|error| self.unmade(error))?;
         let mut answer = render::key(&key);
         // This once.
@@ -212,7 +212,7 @@ impl Call<'_> {
     }
 
     async fn revoke_key(&self, id: KeyId) -> Answer {
-        let key = self.app.admin.revoke_key(Actor::Operator, id).await;
+        let key = self.app.service.admin.revoke_key(Actor::Operator, id).await;
         Ok(changed(&render::key(&key.map_err(|error| self.unmade(error))?)))
     }
 
@@ -226,7 +226,7 @@ impl Call<'_> {
             optional_fields: fields.texts("optional_fields")?.unwrap_or_default(),
         };
         fields.nothing_else()?;
-        let action = self.app.admin.create_action(Actor::Operator, tenant_id, input).await;
+        let action = self.app.service.admin.create_action(Actor::Operator, tenant_id, input).await;
         Ok(created(&render::action(&action.map_err(|error| self.unmade(error))?)))
     }
 
@@ -248,14 +248,14 @@ impl Call<'_> {
             role: fields.required_text("role")?,
         };
         fields.nothing_else()?;
-        let member = self.app.admin.add_member(Actor::Operator, tenant_id, input).await;
+        let member = self.app.service.admin.add_member(Actor::Operator, tenant_id, input).await;
         Ok(created(&render::user(&member.map_err(|error| self.unmade(error))?)))
     }
 
     async fn users(&self, tenant_id: TenantId, query: &str) -> Answer {
         self.must_exist(tenant_id).await?;
         let page = Page::parse(query)?;
-        let members = self.app.control.members(tenant_id, page.one_more()?);
+        let members = self.app.service.control.members(tenant_id, page.one_more()?);
         let members = members.await.map_err(|error| self.failed(&error))?;
         let users = members.iter().map(|member| (member.person.id.0.to_string(), render::user(member)));
         Ok(page.answer("users", users))

@@ -1,5 +1,6 @@
 //! Holds answers against `/openapi.json`. Every request that a test makes goes through here, so the document is tested by all tests.
 
+use sealog_core::plan::Plan;
 use std::sync::LazyLock;
 
 use sealog_server::config::Config;
@@ -8,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::harness::{BASE_URL, Response};
 
 pub static DOCUMENT: LazyLock<Value> =
-    LazyLock::new(|| sealog_server::openapi::document(&Config::at(BASE_URL)));
+    LazyLock::new(|| sealog_server::openapi::document(&Config::at(BASE_URL), &Plan::defaults()));
 
 /// Every operation as path, method and description.
 pub fn operations() -> Vec<(String, String, &'static Value)> {

@@ -15,6 +15,7 @@ use sealog_core::id::{ChainId, Hash, TenantId, Ulid, Uuid};
 use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_core::verify::Item;
+use sealog_engine::Settings;
 use sealog_server::config::Config;
 use sealog_server::{App, Server, background, serve_with_pages};
 use sealog_service::Secret;
@@ -59,6 +60,7 @@ pub struct Service {
 
 pub struct Setup {
     pub config: Config,
+    pub service: Settings,
     /// Of the embedded store; must have room for the largest request of the test.
     pub segment_bytes: u64,
     pub pages: axum::Router,
@@ -111,7 +113,8 @@ impl Service {
         let mut config = Config::at(BASE_URL);
         config.operator_token = Some(Secret(TOKEN.into()));
         config.limits.per_ip_rps = 0;
-        let mut setup = Setup { config, segment_bytes: 1 << 20, pages: axum::Router::new() };
+        let service = Settings::at(&format!("{BASE_URL}/app"));
+        let mut setup = Setup { config, service, segment_bytes: 1 << 20, pages: axum::Router::new() };
         change(&mut setup);
         let mut service = Service {
             clock: StillWorld::random_at(NOON_MS),
@@ -160,13 +163,13 @@ impl Service {
         let (inner, control) = self.home.open(self.setup.segment_bytes, &world);
         let store = Arc::new(Hinge::new(inner));
         let keys = Arc::new(AskedKeys { control: Arc::clone(&control), asked: AtomicU64::new(0) });
-        let app = App::with_keys(
+        let service = sealog_engine::Service::new(
             Arc::clone(&store) as Arc<dyn Store>,
             Arc::clone(&control),
-            Arc::clone(&keys) as _,
             world,
-            self.setup.config.clone(),
+            self.setup.service.clone(),
         );
+        let app = App::with_keys(service, Arc::clone(&keys) as _, self.setup.config.clone());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();

@@ -274,7 +274,7 @@ const LOOPS: [&str; 16] = [
 fn a_panic_in_any_background_loop_is_counted_and_ends_nothing_else() {
     static BEGUN: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
     let service = Service::with(|setup| {
-        setup.config.background.at_begin = |name| {
+        setup.service.intervals.at_begin = |name| {
             let begun = *BEGUN.lock().unwrap().entry(name).and_modify(|begun| *begun += 1).or_insert(1);
             assert!(begun > 1, "asked for by a test");
         };

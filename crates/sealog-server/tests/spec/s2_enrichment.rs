@@ -36,9 +36,9 @@ impl Located {
         let geo = Arc::new(Geo::open(&file).unwrap());
         let service = Service::with(|setup| {
             setup.config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
-            setup.config.geo = Some(Arc::clone(&geo));
+            setup.service.geo = Some(Arc::clone(&geo));
             // Most tests look at the file themselves.
-            setup.config.background.geo_every = std::time::Duration::from_secs(3600);
+            setup.service.intervals.geo_every = std::time::Duration::from_secs(3600);
             change(setup);
         });
         Located { service, geo, file, _dir: dir }
@@ -224,7 +224,7 @@ fn a_file_that_is_missing_or_broken_at_the_start_is_an_error_that_names_it() {
 fn a_replaced_file_takes_effect_without_a_restart() {
     let database = mmdb::bytes(6, &[("203.0.113.0/24", place("DE", "Berlin"))]);
     let located = Located::of(&database, |setup| {
-        setup.config.background.geo_every = std::time::Duration::from_millis(10);
+        setup.service.intervals.geo_every = std::time::Duration::from_millis(10);
     });
     assert_eq!(located.place(BERLIN), known("DE", "Berlin"));
     mmdb::replace(&located.file, &mmdb::bytes(6, &[("203.0.113.0/24", place("FR", "Lyon"))]));

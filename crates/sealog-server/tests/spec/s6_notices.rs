@@ -33,10 +33,10 @@ impl Notified {
 
     fn on(port: MailPort, change: impl FnOnce(&mut Setup)) -> Notified {
         let service = Service::with(|setup| {
-            setup.config.plans[0].events_per_month = Some(10);
-            setup.config.smtp = Some(smtp(&port.url()));
-            setup.config.background.quota_every = Duration::from_millis(10);
-            setup.config.background.mail_every = Duration::from_millis(10);
+            setup.service.plans[0].events_per_month = Some(10);
+            setup.service.smtp = Some(smtp(&port.url()));
+            setup.service.intervals.quota_every = Duration::from_millis(10);
+            setup.service.intervals.mail_every = Duration::from_millis(10);
             change(setup);
         });
         let (tenant_id, live) =
@@ -211,7 +211,7 @@ fn a_plan_without_a_limit_gives_no_mail() {
 fn a_plan_that_is_changed_holds_from_the_next_event_on() {
     let port = MailPort::hold();
     let server = port.start();
-    let notified = Notified::on(port, |setup| setup.config.plans[1].events_per_month = Some(7));
+    let notified = Notified::on(port, |setup| setup.service.plans[1].events_per_month = Some(7));
     notified.send(6);
     notified.expect(&server, &[]);
     let plan = format!("/tenants/{}", notified.tenant_id);
@@ -299,7 +299,7 @@ fn an_optional_notice_names_times_in_the_zone_of_the_organisation_and_can_be_tur
     let port = MailPort::hold();
     let server = port.start();
     let notified =
-        Notified::on(port, |setup| setup.config.background.reminders_every = Duration::from_millis(10));
+        Notified::on(port, |setup| setup.service.intervals.reminders_every = Duration::from_millis(10));
     let service = &notified.service;
     let user = json!({"email": "owner@acme.example", "password": "correct horse battery", "role": "owner"});
     service.operator("POST", &format!("/tenants/{}/users", notified.tenant_id), &user).created("user_id");
@@ -341,7 +341,7 @@ fn a_notice_that_a_crash_forgot_is_found_at_the_next_start() {
     let server = port.start();
     let mut notified = Notified::on(port, |setup| {
         // It looks once at the start, and never again.
-        setup.config.background.quota_every = Duration::from_secs(3600);
+        setup.service.intervals.quota_every = Duration::from_secs(3600);
     });
     notified.send(8);
     notified.service.restart();
@@ -354,7 +354,7 @@ fn a_notice_of_the_last_events_of_a_month_is_found_within_an_hour_of_the_next() 
         let port = MailPort::hold();
         let server = port.start();
         let mut notified = Notified::on(port, |setup| {
-            setup.config.background.quota_every = Duration::from_secs(3600);
+            setup.service.intervals.quota_every = Duration::from_secs(3600);
         });
         let midnight_ms = parse_iso_ms("2026-12-01T00:00:00.000Z").unwrap();
         notified.service.clock.set(midnight_ms - 1);
@@ -377,12 +377,12 @@ fn a_notice_of_the_last_events_of_a_month_is_found_within_an_hour_of_the_next() 
 fn without_a_mail_server_in_the_settings_mails_wait_until_there_is_one() {
     let port = MailPort::hold();
     let server = port.start();
-    let mut notified = Notified::on(port, |setup| setup.config.smtp = None);
+    let mut notified = Notified::on(port, |setup| setup.service.smtp = None);
     notified.send(10);
     eventually(|| notified.pending() == 2);
     let smtp = smtp(&notified.port.url());
     notified.service.stop();
-    notified.service.setup.config.smtp = Some(smtp);
+    notified.service.setup.service.smtp = Some(smtp);
     notified.service.resume();
     notified.expect(&server, &[80, 100]);
     eventually(|| notified.pending() == 0);
@@ -489,8 +489,8 @@ fn a_server_that_says_nothing_is_given_up_after_the_deadline() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("smtp://{}", silent.local_addr().unwrap());
     let notified = Notified::on(MailPort::hold(), |setup| {
-        setup.config.smtp = Some(smtp(&url));
-        setup.config.background.mail_attempt_max = Duration::from_millis(50);
+        setup.service.smtp = Some(smtp(&url));
+        setup.service.intervals.mail_attempt_max = Duration::from_millis(50);
     });
     notified.send(8);
     notified.failed(1);
@@ -502,8 +502,8 @@ fn a_stop_does_not_wait_for_a_mail_server_and_the_mail_is_kept() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("smtp://{}", silent.local_addr().unwrap());
     let mut notified = Notified::on(MailPort::hold(), |setup| {
-        setup.config.smtp = Some(smtp(&url));
-        setup.config.background.mail_attempt_max = Duration::from_secs(3600);
+        setup.service.smtp = Some(smtp(&url));
+        setup.service.intervals.mail_attempt_max = Duration::from_secs(3600);
     });
     notified.send(8);
     // It has called and waits for an answer.
@@ -514,7 +514,7 @@ fn a_stop_does_not_wait_for_a_mail_server_and_the_mail_is_kept() {
         notified
     });
     let server = notified.port.start();
-    notified.service.setup.config.smtp = Some(smtp(&notified.port.url()));
+    notified.service.setup.service.smtp = Some(smtp(&notified.port.url()));
     // The attempt that was broken off has its claim until then.
     notified.service.clock.advance(HOUR_MS + 2 * MINUTE_MS);
     notified.service.resume();
@@ -553,7 +553,7 @@ fn a_server_without_starttls_gets_nothing_where_it_is_required() {
     let port = MailPort::hold();
     let server = port.start();
     let url = format!("smtp://user:password@127.0.0.1:{}?tls=required", port.number());
-    let notified = Notified::on(port, |setup| setup.config.smtp = Some(smtp(&url)));
+    let notified = Notified::on(port, |setup| setup.service.smtp = Some(smtp(&url)));
     notified.send(8);
     notified.failed(1);
     assert_eq!(server.taken(CONTACT).len(), 0);
@@ -563,7 +563,7 @@ fn a_server_without_starttls_gets_nothing_where_it_is_required() {
 fn requests_do_not_wait_for_usage_to_be_compared() {
     // Nothing is looked at, and everything is accepted and counted.
     let notified = Notified::on(MailPort::hold(), |setup| {
-        setup.config.background.quota_every = Duration::from_secs(3600);
+        setup.service.intervals.quota_every = Duration::from_secs(3600);
     });
     notified.send(20);
     let tenant_id = TenantId(Uuid::parse(&notified.tenant_id).unwrap());

@@ -307,7 +307,7 @@ fn the_quota_counts_by_utc_calendar_month() {
 #[test]
 fn the_quota_never_rejects() {
     let service = Service::with(|setup| {
-        for plan in &mut setup.config.plans {
+        for plan in &mut setup.service.plans {
             plan.events_per_month = Some(1);
         }
     });

@@ -146,7 +146,7 @@ fn put_quoted(text: &str, out: &mut Vec<u8>) {
 }
 
 /// A cell for spreadsheets, of other files that people open with them.
-pub(crate) fn put_safe_cell(text: &str, out: &mut Vec<u8>) {
+pub fn put_safe_cell(text: &str, out: &mut Vec<u8>) {
     put_quoted(&safe(text), out);
 }
 

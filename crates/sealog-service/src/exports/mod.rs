@@ -15,7 +15,7 @@ pub mod manifest;
 mod seek;
 
 pub use csv::COLUMNS;
-pub(crate) use csv::put_safe_cell;
+pub use csv::put_safe_cell;
 pub use download::{Download, PIECE_BYTES};
 pub use exporter::{CreateError, Exporter, KEPT_MAX};
 pub use format::Format;

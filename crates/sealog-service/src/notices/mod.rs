@@ -1,6 +1,7 @@
 //! Notices become text when they are sent: the outbox has the name of a template and its parameters. What is due by the
 //! calendar is looked for by [`Reminders`].
 
+mod case_texts;
 mod html;
 mod reminders;
 mod texts;
@@ -14,13 +15,13 @@ use sealog_store::StoreError;
 use sealog_store::world::World;
 use serde_json::{Value, json};
 
-use crate::cases::reminders as case_texts;
 use crate::notify::{self, Kind};
 use crate::people::{self, Token};
 use crate::quota;
 use crate::text::Text;
 use crate::verification;
 
+pub use case_texts::{CASE_ASSIGNED, CASE_DUE};
 pub(crate) use html::html;
 pub use reminders::Reminders;
 
@@ -112,8 +113,8 @@ fn text_of(template: &str, parameters: &str, app_url: &str, secret: Option<&Toke
         verification::FAILED => verification::failed_text(&parameters, app_url),
         verification::REPORT => verification::report_text(&parameters, app_url),
         people::NEW_DEVICE => people::new_device_text(&parameters, app_url),
-        case_texts::ASSIGNED => case_texts::assigned_text(&parameters, app_url),
-        case_texts::DUE => case_texts::due_text(&parameters, app_url),
+        CASE_ASSIGNED => case_texts::assigned_text(&parameters, app_url),
+        CASE_DUE => case_texts::due_text(&parameters, app_url),
         WRITTEN => written(&parameters),
         other => match texts::find(other) {
             Some(text) => text(&parameters, app_url),

@@ -74,7 +74,7 @@ impl Reminders {
         Reminders { notifier, control: Arc::clone(control), world, every, state: Mutex::default() }
     }
 
-    pub(crate) async fn watch(&self) {
+    pub async fn watch(&self) {
         loop {
             if let Err(error) = self.pass().await {
                 let retry_in_s = self.every.as_secs();

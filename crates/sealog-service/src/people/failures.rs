@@ -49,7 +49,7 @@ pub struct FailedSignIns {
 
 impl FailedSignIns {
     /// Records what is due, from time to time. What is not recorded yet is found again after a restart.
-    pub(crate) async fn watch(&self) {
+    pub async fn watch(&self) {
         loop {
             tokio::time::sleep(EVERY).await;
             if let Err(Failed(error)) = self.record_due().await {

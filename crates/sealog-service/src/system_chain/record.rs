@@ -61,17 +61,17 @@ impl Recorder {
         Recorder { actor, world }
     }
 
-    pub(crate) fn now_ms(&self) -> u64 {
+    pub fn now_ms(&self) -> u64 {
         self.world.now_ms()
     }
 
-    pub(crate) fn random(&self) -> [u8; 32] {
+    pub fn random(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
         self.world.fill_random(&mut bytes);
         bytes
     }
 
-    pub(crate) fn random_id(&self) -> Uuid {
+    pub fn random_id(&self) -> Uuid {
         let random = self.random();
         Uuid::from_random(std::array::from_fn(|at| random[at]))
     }

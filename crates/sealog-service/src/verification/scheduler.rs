@@ -109,7 +109,7 @@ struct Known {
 }
 
 impl Scheduler {
-    pub(crate) async fn watch(&self) {
+    pub async fn watch(&self) {
         let Some(schedule) = self.schedule else { return };
         tokio::time::sleep(START_PAUSE).await;
         let mut sweep = Sweep::default();

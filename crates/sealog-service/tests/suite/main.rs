@@ -2,8 +2,6 @@
 
 mod admin;
 mod both;
-mod cases;
-mod disclosure;
 mod drain;
 mod exports;
 mod jobs;

@@ -30,7 +30,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, matches) = matches.subcommand().expect("clap asks for one");
     let address = *matches.get_one::<IpAddr>("address").expect("clap asks for it");
     let settings = config::load(matches, std::env::vars())?;
-    let Some(geo) = &settings.server.geo else {
+    let Some(geo) = &settings.service.geo else {
         return Err(Failure::usage(
             "there is no database of places: set geoip_db to an MMDB file (docs/settings.md)",
         ));

@@ -34,7 +34,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, matches) = matches.subcommand().expect("clap asks for one");
     let address = matches.get_one::<String>("address").expect("clap asks for it");
     let settings = config::load(matches, std::env::vars())?;
-    let Some(smtp) = &settings.server.smtp else {
+    let Some(smtp) = &settings.service.smtp else {
         return Err(Failure::usage("there is no mail server: set smtp.url and smtp.from (docs/settings.md)"));
     };
     let sent = connect::block_on(async { Ok(smtp.send_test(address, ATTEMPT_MAX).await) })?;

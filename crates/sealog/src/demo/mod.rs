@@ -106,7 +106,7 @@ pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, ex
     }
     let as_json = matches.get_flag("json");
     serve::serve(settings, &async move |store: &Opened, world: &Arc<dyn World>, settings: &Settings| {
-        let app_url = &settings.server.app_url;
+        let app_url = &settings.service.app_url;
         let people = people::renew(store, world, app_url).await.map_err(Failure::Other)?;
         let shown = if as_json { as_object(&people, app_url) } else { as_table(&people, settings) };
         println!("{}", shown.0);
@@ -153,7 +153,7 @@ fn as_table(people: &[SignIn], settings: &Settings) -> Secret {
     for SignIn { email, role, password, link } in people {
         line(email, role, &password.0, link);
     }
-    let (app_url, data_dir) = (&settings.server.app_url, settings.data_dir.display());
+    let (app_url, data_dir) = (&settings.service.app_url, settings.data_dir.display());
     write!(
         text.0,
         "

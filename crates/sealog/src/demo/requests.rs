@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealog_cases::desk::Seen;
+use sealog_cases::{CaseDesk, CaseError, CaseForward, IdentifierInput, IntakeInput, Move, ScopeInput};
 use sealog_control::Control;
 use sealog_control::{Case, PersonId};
 use sealog_core::id::{ProjectId, TenantId};
 use sealog_core::plan::Plan;
 use sealog_core::time::iso_ms;
-use sealog_service::cases::desk::Seen;
-use sealog_service::cases::{
-    CaseDesk, CaseError, CaseForward, IdentifierInput, IntakeInput, Move, ScopeInput,
-};
 use sealog_service::ingest::Ingest;
 use sealog_service::system_chain::Wake;
 use sealog_store::Store;

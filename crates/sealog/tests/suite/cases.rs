@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::support::*;
+use sealog_cases::disclosure::search;
+use sealog_cases::is_note_intact;
 use sealog_control::{
     Case, CaseAnswer, CaseEntry, CaseEvents, CaseId, CaseLetter, CaseOutcome, CasePackage, CaseSearch,
     CaseState, Control, JobState, ListPage, Review,
@@ -18,8 +20,6 @@ use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::query::Filter;
 use sealog_core::time::iso_ms;
-use sealog_service::cases::is_note_intact;
-use sealog_service::disclosure::search;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::postgres::PostgresStore;
 use sealog_store::world::{SystemWorld, World};
@@ -600,7 +600,7 @@ impl Stage {
         });
         assert_eq!(in_chain.collect::<Vec<_>>(), of_case);
         let moved: Vec<_> = left.entries.iter().filter_map(|known| known.entry.to).collect();
-        assert_eq!(moved, sealog_service::cases::states::MAIN_WAY);
+        assert_eq!(moved, sealog_cases::states::MAIN_WAY);
 
         // Each search and each package has its beginning, its end once its job has ended, and nothing twice.
         let is_ended = |job| wait(control.job(job)).unwrap().is_some_and(|job| job.state == JobState::Done);

@@ -14,24 +14,46 @@ use serde_json::{Value, json};
 /// Which crates of the workspace each crate may use, for its code, its tests and its build. `bench` may use any, and none may use it.
 ///
 /// All may use [`TESTING`] for their tests, and none for anything else.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("sealog-core", &[]),
     ("sealog-store", &["sealog-core"]),
     ("sealog-control", &["sealog-core", "sealog-store"]),
     ("sealog-formats", &["sealog-core"]),
     ("sealog-docs", &["sealog-core", "sealog-formats"]),
     ("sealog-service", &["sealog-core", "sealog-formats", "sealog-store", "sealog-control"]),
+    ("sealog-cases", &["sealog-core", "sealog-store", "sealog-control", "sealog-service"]),
+    ("sealog-engine", &["sealog-core", "sealog-store", "sealog-control", "sealog-service", "sealog-cases"]),
     (
         "sealog-server",
-        &["sealog-core", "sealog-docs", "sealog-formats", "sealog-store", "sealog-control", "sealog-service"],
+        &[
+            "sealog-core",
+            "sealog-docs",
+            "sealog-engine",
+            "sealog-formats",
+            "sealog-store",
+            "sealog-control",
+            "sealog-service",
+        ],
     ),
-    ("sealog-dashboard", &["sealog-core", "sealog-store", "sealog-control", "sealog-service"]),
+    (
+        "sealog-dashboard",
+        &[
+            "sealog-core",
+            "sealog-cases",
+            "sealog-engine",
+            "sealog-store",
+            "sealog-control",
+            "sealog-service",
+        ],
+    ),
     ("sealog-client", &[]),
     (
         "sealog",
         &[
+            "sealog-cases",
             "sealog-client",
             "sealog-core",
+            "sealog-engine",
             "sealog-docs",
             "sealog-formats",
             "sealog-store",

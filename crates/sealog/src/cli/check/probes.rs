@@ -420,7 +420,7 @@ fn open_files(_: &Context<'_>) -> Said {
 }
 
 fn mail(context: &Context<'_>) -> Said {
-    let Some(smtp) = &context.settings.server.smtp else {
+    let Some(smtp) = &context.settings.service.smtp else {
         return off("smtp.url is not set: mails wait in the outbox");
     };
     if context.is_offline {
@@ -447,7 +447,7 @@ fn traces(_: &Context<'_>) -> Said {
 }
 
 fn geoip(context: &Context<'_>) -> Said {
-    let Some(geo) = &context.settings.server.geo else {
+    let Some(geo) = &context.settings.service.geo else {
         return off("geoip_db is not set: events have no country and city");
     };
     let state = geo.state();

@@ -18,9 +18,9 @@ use super::fields::{self, IdentifierInput, IntakeInput, ScopeInput, unknown, wor
 use super::reminders;
 use super::steps::{CaseError, Move, advance};
 use super::told::{self, Told};
-use crate::admin::FieldError;
-use crate::system_chain::{Actor, Recorder, Wake, actions};
 use sealog_control::Control;
+use sealog_service::admin::FieldError;
+use sealog_service::system_chain::{Actor, Recorder, Wake, actions};
 
 /// Of the history, most that one answer has.
 pub const ENTRIES_MAX: usize = 1000;
@@ -326,7 +326,8 @@ impl CaseDesk {
             !member.membership.has_ended(now_ms) && CaseDesk::takes_cases(member.membership.role)
         });
         let Some(member) = member else { return Err(unknown("assignee").into()) };
-        let muted = self.control.muted_by(case.tenant_id, reminders::ASSIGNED.into()).await?;
+        let muted =
+            self.control.muted_by(case.tenant_id, sealog_service::notices::CASE_ASSIGNED.into()).await?;
         if assignee == person_id || muted.contains(&assignee) {
             return Ok(Vec::new());
         }

@@ -4,6 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sealog_cases::desk::Seen;
+use sealog_cases::{
+    CaseDesk, CaseError, CaseForward, CaseReminders, IdentifierInput, IntakeInput, Move, ScopeInput,
+    digest_of,
+};
 use sealog_control::Control;
 use sealog_control::*;
 use sealog_core::catalog::Catalog;
@@ -12,11 +17,6 @@ use sealog_core::id::{ChainId, Mode, ProjectId, Random80, RequestId, TenantId, U
 use sealog_core::plan::{Billing, Plan};
 use sealog_core::query::Filter;
 use sealog_core::time::DAY_MS;
-use sealog_service::cases::desk::Seen;
-use sealog_service::cases::{
-    CaseDesk, CaseError, CaseForward, CaseReminders, IdentifierInput, IntakeInput, Move, ScopeInput,
-    digest_of,
-};
 use sealog_service::ingest::{Client, Endpoint, Ingest, Producer, parse_key};
 use sealog_service::notify::Notifier;
 use sealog_service::system_chain::{Drain, Turns, Wake};
@@ -703,8 +703,8 @@ fn a_case_is_given_to_those_who_work_on_cases_and_looks_into_own_projects() {
 
 #[test]
 fn the_register_has_dates_and_answers_and_is_safe_in_a_spreadsheet() {
-    use sealog_service::cases::clock::Calendar;
-    use sealog_service::cases::register::Register;
+    use sealog_cases::clock::Calendar;
+    use sealog_cases::register::Register;
     let stage = stage();
     through(&stage, "gdpr", &[]);
     let ccpa = stage.open("ccpa", &[]);
@@ -738,7 +738,7 @@ fn the_register_has_dates_and_answers_and_is_safe_in_a_spreadsheet() {
 
 #[test]
 fn a_pass_looks_at_so_many_cases_and_the_next_goes_on_behind_them() {
-    use sealog_service::cases::reminders::PASS_MAX;
+    use sealog_cases::reminders::PASS_MAX;
     let stage = stage();
     let first = stage.open("gdpr", &[]);
     for n in 1..=PASS_MAX {

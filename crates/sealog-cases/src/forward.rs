@@ -30,8 +30,8 @@ use sealog_core::reject::Reject;
 use sealog_store::world::World;
 use sealog_store::{List, Store, StoreError};
 
-use crate::ingest::{Client, Endpoint, Ingest, IngestError, Producer, own_key};
-use crate::system_chain::Wake;
+use sealog_service::ingest::{Client, Endpoint, Ingest, IngestError, Producer, own_key};
+use sealog_service::system_chain::Wake;
 
 /// Events of one round.
 const ROUND_MAX: usize = 100;
@@ -65,7 +65,7 @@ impl fmt::Debug for CaseForward {
 
 impl CaseForward {
     /// Goes on until it is dropped.
-    pub(crate) async fn run(&self) {
+    pub async fn run(&self) {
         loop {
             match self.round().await {
                 Ok(0) => {}

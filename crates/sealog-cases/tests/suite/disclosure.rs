@@ -4,18 +4,18 @@ use std::io::{Cursor, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealog_cases::disclosure::node::OVERSIZED;
+use sealog_cases::disclosure::packages::{KEPT_DAYS, PACKAGE_BYTES_MAX};
+use sealog_cases::disclosure::search::{RESULTS_MAX, UNENDED_MAX};
+use sealog_cases::disclosure::{
+    Compared, Disclosures, NotHandedOut, NotStarted, PackageBuilder, PackageSweep, Searcher,
+};
 use sealog_control::*;
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::event::parse_single;
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::plan::Billing;
 use sealog_core::time::DAY_MS;
-use sealog_service::disclosure::node::OVERSIZED;
-use sealog_service::disclosure::packages::{KEPT_DAYS, PACKAGE_BYTES_MAX};
-use sealog_service::disclosure::search::{RESULTS_MAX, UNENDED_MAX};
-use sealog_service::disclosure::{
-    Compared, Disclosures, NotHandedOut, NotStarted, PackageBuilder, PackageSweep, Searcher,
-};
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
 use sealog_service::system_chain::{Drain, Turns, Wake};

@@ -10,7 +10,7 @@ use super::archive::{
     DATE, DESCRIPTOR_BYTES, Entry, LOCAL_HEADER_BYTES, MADE_BY, UTF8, put_directory_end, put_end, put_u16,
     put_u32, small,
 };
-use crate::Secret;
+use sealog_service::Secret;
 
 type HmacSha1 = Hmac<Sha1>;
 

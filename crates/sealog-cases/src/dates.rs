@@ -14,8 +14,8 @@ use sealog_core::time::DAY_MS;
 use sealog_store::StoreError;
 
 use super::clock::{self, Calendar, Clock, Due, Pause, Reason, Regime};
-use crate::admin::FieldError;
-use crate::{organisation, zone};
+use sealog_service::admin::FieldError;
+use sealog_service::{organisation, zone};
 
 /// The setting's name in control data.
 pub(super) const HOLIDAYS: &str = "case_holidays";

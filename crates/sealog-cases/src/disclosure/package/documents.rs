@@ -10,7 +10,7 @@ use sealog_core::time::iso_ms;
 use super::markup::{FOOT, head, paragraphs, text};
 use crate::disclosure::node::{EventView, Node, OVERSIZED};
 use crate::disclosure::words;
-use crate::exports::put_safe_cell;
+use sealog_service::exports::put_safe_cell;
 
 /// Fields that stand in the sentence of an event, or say nothing to a person.
 const NOT_LISTED: [&str; 3] = ["actor_type", "resource_type", "ts_client"];

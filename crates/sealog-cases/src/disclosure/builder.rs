@@ -31,8 +31,8 @@ use super::package::{EXPLANATION, LETTER, manifest};
 use super::packages::{KIND, PACKAGE_BYTES_MAX, PIECE_BYTES, entries_to_text};
 use super::review::read_event;
 use super::words;
-use crate::jobs::{Step, Work};
-use crate::system_chain::{Actor, Recorder, actions};
+use sealog_service::jobs::{Step, Work};
+use sealog_service::system_chain::{Actor, Recorder, actions};
 
 /// Events of a piece, and their bytes; the last may be as large as a body.
 const EVENTS_OF_PIECE: usize = 200;

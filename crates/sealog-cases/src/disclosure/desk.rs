@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sealog_store::Store;
 use sealog_store::world::World;
 
-use crate::system_chain::{Drain, Wake};
 use sealog_control::Control;
+use sealog_service::system_chain::{Drain, Wake};
 
 #[derive(Clone)]
 pub struct Disclosures {
