@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! t0  the backup is verified; a head that it ends behind is known, or not
-//! t1  RESTORING stands in the target: no server opens it from here on, and a restore that is run again begins anew
+//! t1  RESTORING stands in the target: no server opens it from here on, and a restore that is run again
+//!     begins anew
 //! t2  segments, control data and secrets are there and synced, with the high-water mark of the backup
-//! t3  the store was opened once: its heads are those of the backup, indexes are built, losses accepted, records added
+//! t3  the store was opened once: its heads are those of the backup, indexes are built, losses accepted,
+//!     records added
 //! t4  RESTORING is removed
 //! ```
 
@@ -36,7 +38,7 @@ use super::manifest::{CONTROL, EMBEDDED, LogText, Manifest, SegmentText, dropped
 use super::place::Place;
 use super::progress::Progress;
 use super::record::{Restored, add_records};
-use super::restore_target::{OLD_MARKS, abandon, prepare};
+use super::restore_target::{OLD_MARKS, abandon, changed, prepare};
 use super::rollback::{Behind, Known};
 use super::rollback_flags::{known_to, rollback_args};
 use super::tail::{OLD_CONTROL, Tail};
@@ -255,7 +257,8 @@ impl Restore {
     }
 
     fn refuse_damage(&self, manifest: &Manifest, checked: &Checked) -> Result<(), Refused> {
-        // Files that differ from the manifest are never restored; a store that was damaged when it was backed up may be.
+        // Files that differ from the manifest are never restored; a store that was damaged when it was backed
+        // up may be.
         let is_accepted = self.accept_damage && checked.changed.is_empty();
         if checked.is_whole() || is_accepted {
             return Ok(());
@@ -311,8 +314,8 @@ impl Restore {
         Err(problem.into())
     }
 
-    /// Brings the old control data into the target: keys and projects that were made after the backup are only
-    /// there, and the tail has their events.
+    /// Brings the old control data into the target: keys and projects that were made after the backup are
+    /// only there, and the tail has their events.
     fn recover_control(&self, manifest: &Manifest, tail: &Tail) -> Result<Recovered, Refused> {
         let copied = tail.copy_control(&self.to, &self.to.join(CONTROL));
         let backed_up = manifest.file(CONTROL).map(|file| self.place.file_path(&file.sha256));
@@ -430,8 +433,8 @@ impl Restore {
     fn finish(&self, manifest: &Manifest, tail: Option<&Tail>, reached: &Reached<'_>) -> Result<(), String> {
         let Reached { heads, lost, .. } = reached;
         let projects = projects_of_copy(&self.to.join(CONTROL)).map_err(|error| error.to_string())?;
-        // A chain of a project that the control data does not know would be made by its own acceptance, and nobody could read it.
-        // Of several in one chain the furthest counts, which comes last.
+        // A chain of a project that the control data does not know would be made by its own acceptance, and
+        // nobody could read it. Of several in one chain the furthest counts, which comes last.
         let accepted: BTreeMap<ChainId, Head> = lost
             .iter()
             .filter_map(|behind| Some((behind.chain?, behind.known)))
@@ -504,8 +507,8 @@ impl Restore {
             recovered_events: recovered.map_or(0, |recovered| recovered.events),
         };
         add_records(control, &record).await?;
-        // Control data and log of one old directory belong together, and whoever has edited one of them is to be
-        // found. Otherwise they may be of two moments: what differs now is not what somebody edits later.
+        // Control data and log of one old directory belong together, and whoever has edited one of them is to
+        // be found. Otherwise they may be of two moments: what differs now is not what somebody edits later.
         if lost.is_empty() && recovered.is_some_and(|recovered| recovered.has_control_data) {
             return Ok(());
         }
@@ -529,8 +532,4 @@ fn check_digest(name: &str, content: &[u8], sha256: &str) -> Result<(), Failure>
         return Ok(());
     }
     Err(changed(&name))
-}
-
-pub(super) fn changed(what: &dyn std::fmt::Display) -> Failure {
-    Failure::new(Exit::Broken, format!("{what}: the file has changed while it was restored"))
 }

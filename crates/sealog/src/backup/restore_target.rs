@@ -1,4 +1,5 @@
-//! The directory that a backup is restored into: what may stand in it before, and what is left after a restore that ended early.
+//! The directory that a backup is restored into: what may stand in it before, and what is left after a
+//! restore that ended early.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -17,14 +18,16 @@ const REMAINS: [&str; 6] = ["LOCK", "lost+found", "live", "test", OLD_MARKS, "RE
 /// High-water marks that were found in the target.
 pub(super) const OLD_MARKS: &str = "old-marks.tmp";
 
-/// Looks at the target, and marks it as one that is being restored. Whoever has what it returns is alone in there.
+/// Looks at the target, and marks it as one that is being restored. Whoever has what it returns is alone in
+/// there.
 ///
 /// ```text
 /// t0  the directory is locked, as a store locks it: no other process has it
 /// t1  the mark is there, and locked
 /// t2  the directory is free again, so that the store can be opened in the end
 /// ```
-/// Another restore finds the directory locked before t2 and when the store is open, and the mark locked in between.
+/// Another restore finds the directory locked before t2 and when the store is open, and the mark locked in
+/// between.
 pub(super) fn prepare(to: &Path, known: &mut Known) -> Result<File, Failure> {
     let failed = |error: io::Error| Failure::of_path(to, &error);
     make_dir_durably(to).map_err(failed)?;
@@ -32,7 +35,8 @@ pub(super) fn prepare(to: &Path, known: &mut Known) -> Result<File, Failure> {
     let mark = restoring_mark::path(to);
     if mark.exists() {
         let lock = alone(to, &mark)?;
-        // Of a restore that was interrupted. What it found of an old store stands in the mark's place until the end.
+        // Of a restore that was interrupted. What it found of an old store stands in the mark's place until
+        // the end.
         let kept = to.join(OLD_MARKS);
         if kept.exists() {
             known.add_old_data(&kept)?;
@@ -113,7 +117,8 @@ fn empty(to: &Path) -> io::Result<()> {
     sync_dir(to)
 }
 
-/// Leaves the target as it was found: with the high-water marks that stood there, and nothing else. The failure is handed on.
+/// Leaves the target as it was found: with the high-water marks that stood there, and nothing else. The
+/// failure is handed on.
 pub(super) fn abandon(to: &Path, failure: Failure) -> Failure {
     let left = || {
         empty(to)?;
@@ -136,4 +141,9 @@ pub(super) fn abandon(to: &Path, failure: Failure) -> Failure {
             Failure::new(exit, format!("{message}. {} cannot be emptied: {error}", to.display()))
         }
     }
+}
+
+/// Of a file that was verified, and is not what was verified any more.
+pub(super) fn changed(what: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Exit::Broken, format!("{what}: the file has changed while it was restored"))
 }

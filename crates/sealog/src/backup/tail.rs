@@ -1,8 +1,8 @@
 //! What an old log has behind the end of a backup, for `sealog restore --recover-tail`.
 //!
-//! A log only grows. So the frames behind the end of a backup follow on from its heads, and every event in them
-//! is verified against those heads. Frames are taken as they are, with the idempotency keys in them, and up to
-//! the first fault: what stands behind a fault may follow on from something that cannot be read.
+//! A log only grows. So the frames behind the end of a backup follow on from its heads, and every event in
+//! them is verified against those heads. Frames are taken as they are, with the idempotency keys in them, and
+//! up to the first fault: what stands behind a fault may follow on from something that cannot be read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -22,6 +22,7 @@ use super::head_text;
 use super::manifest::{CONTROL, LogText, Manifest, SegmentText};
 use super::old_data::{header, without_server};
 use super::place::Place;
+use super::restore_target::changed;
 use crate::cli::exit::Failure;
 use crate::files::{create_file, make_dir};
 
@@ -172,7 +173,8 @@ impl Tail {
             let from = content.len();
             match fs::read(&path) {
                 Ok(bytes) => {
-                    // What follows is verified, so that frames behind a damaged place may be taken over all the same.
+                    // What follows is verified, so that frames behind a damaged place may be taken over all
+                    // the same.
                     if !bytes.starts_with(&content) {
                         let before = "the old log is damaged there, or has gone another way";
                         self.ended.push(format!(
@@ -257,7 +259,7 @@ impl Tail {
             let bytes = range.and_then(|(from, to)| bytes.get(from..to)).unwrap_or_default();
             // It was verified, and may have been changed since.
             if Sha256::digest(bytes)[..] != piece.sha256 {
-                return Err(super::restore::changed(&source.display()));
+                return Err(changed(&source.display()));
             }
             let written = || {
                 let mut file = match piece.from {
@@ -272,8 +274,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Copies the old control data to a file in the target: what was committed, its journal included. Nothing in
-    /// the old directory changes, which may be read-only.
+    /// Copies the old control data to a file in the target: what was committed, its journal included. Nothing
+    /// in the old directory changes, which may be read-only.
     pub(super) fn copy_control(&self, target: &Path, to: &Path) -> Result<(), String> {
         let spool = target.join(OLD_CONTROL);
         let copied = || {
