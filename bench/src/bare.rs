@@ -12,7 +12,8 @@ use crate::driver::{Run, nanos};
 use crate::machine::cpu_time;
 use crate::workload;
 
-/// A file of zeros that is on disk before the first append, which is how the store prepares its segments. Appends go round in it.
+/// A file of zeros that is on disk before the first append, which is how the store prepares its segments.
+/// Appends go round in it.
 #[derive(Debug)]
 pub struct BareLog {
     file: File,
@@ -41,7 +42,8 @@ impl BareLog {
         Ok(BareLog { file, bytes: at, at: 0, payload })
     }
 
-    /// Writes and syncs groups of this many bytes one after the other; each counts as one request with `events` events.
+    /// Writes and syncs groups of this many bytes one after the other; each counts as one request with
+    /// `events` events.
     pub fn append(&mut self, group_bytes: usize, events: u64, limit: Duration) -> io::Result<Run> {
         let mut run = Run { latencies_ns: Vec::with_capacity(1 << 20), ..Run::default() };
         let (start, cpu) = (Instant::now(), cpu_time());

@@ -1,4 +1,5 @@
-//! `sealog-bench bare-http`: a server that is built like Sealog's and does nothing: it reads a request to its end and answers always the same.
+//! `sealog-bench bare-http`: a server that is built like Sealog's and does nothing: it reads a request to its
+//! end and answers always the same.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

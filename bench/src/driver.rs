@@ -1,7 +1,9 @@
-//! Keeps a number of requests in flight from one thread, without a runtime: what is measured is the store, not an executor.
+//! Keeps a number of requests in flight from one thread, without a runtime: what is measured is the store,
+//! not an executor.
 //!
-//! There is no pacing: as soon as the driver hears of an answer it sends the next request in its place, as a client on a kept connection does. So the groups that the store
-//! commits are formed by what is in flight, not by a clock.
+//! There is no pacing: as soon as the driver hears of an answer it sends the next request in its place, as a
+//! client on a kept connection does. So the groups that the store commits are formed by what is in flight,
+//! not by a clock.
 
 use std::future::Future;
 use std::pin::pin;
@@ -58,7 +60,8 @@ impl Wake for SlotWaker {
         slots.push(self.slot);
         let first = slots.len() == 1;
         drop(slots);
-        // Of the answers to one group only the first has to wake the driver: one wake for each tick, not for each request.
+        // Of the answers to one group only the first has to wake the driver: one wake for each tick, not for
+        // each request.
         if first {
             self.ready.driver.unpark();
         }

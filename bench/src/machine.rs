@@ -77,8 +77,9 @@ fn file_system(dir: &Path) -> String {
     of_dir.map_or("unknown".to_owned(), |(_, kind, options)| format!("{kind} ({options})"))
 }
 
-/// Bytes that were written to the device that a directory is on, by whomever, since the machine was started; nothing if the kernel does not count them there.
-/// What the kernel counts for a process is no measure of it: a byte that is changed in a large piece of its cache counts as the whole piece.
+/// Bytes that were written to the device that a directory is on, by whomever, since the machine was started;
+/// nothing if the kernel does not count them there. What the kernel counts for a process is no measure of it:
+/// a byte that is changed in a large piece of its cache counts as the whole piece.
 pub fn device_bytes_written(dir: &Path) -> Option<u64> {
     let device = fs::metadata(dir).ok()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -98,8 +99,9 @@ fn commit() -> String {
     if changed { format!("{commit} with changes") } else { commit }
 }
 
-/// CPU time by who used it, to tell how much of the machine others took. On a machine with few cores that decides everything: with its cores busy, the same
-/// `fdatasync` was seen to take 50 microseconds or 4 milliseconds, and ratios of it came out between 0.03 and 30.
+/// CPU time by who used it, to tell how much of the machine others took. On a machine with few cores that
+/// decides everything: with its cores busy, the same `fdatasync` was seen to take 50 microseconds or 4
+/// milliseconds, and ratios of it came out between 0.03 and 30.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     /// Hundredths of a second, the unit that the kernel counts in.
@@ -128,7 +130,8 @@ impl Usage {
         })
     }
 
-    /// The share of all cores that other processes, or the hypervisor, took since. The kernel's own threads are not others: they write what we sync.
+    /// The share of all cores that other processes, or the hypervisor, took since. The kernel's own threads
+    /// are not others: they write what we sync.
     pub fn others_since(&self, before: &Usage) -> f64 {
         let all = self.all - before.all;
         if all <= 0.0 {
@@ -152,7 +155,8 @@ struct Process {
 
 fn process(pid: u32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may hold anything: state, parent, ..., with user and system time as 12th and 13th, those of ended children behind them.
+    // Behind the name, which may hold anything: state, parent, ..., with user and system time as 12th and
+    // 13th, those of ended children behind them.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let time = |at: usize| fields.get(at)?.parse::<f64>().ok();
     Some(Process {
@@ -191,8 +195,8 @@ fn descends(processes: &[Process], pid: u32, from: u32) -> bool {
     std::iter::successors(Some(pid), parent).skip(1).take(64).any(|pid| pid == from)
 }
 
-/// CPU time of all children of the kernel's thread parent, process 2, and of all that this process has started. The former live long, so none is missed between two
-/// looks, as a compiler would be.
+/// CPU time of all children of the kernel's thread parent, process 2, and of all that this process has
+/// started. The former live long, so none is missed between two looks, as a compiler would be.
 fn kernel_threads_and_descendants() -> (f64, f64) {
     let processes = processes();
     let me = std::process::id();

@@ -1,4 +1,5 @@
-//! Measures Sealog beside the bare machine, in one run, and says the ratio first. `bench/README.md` has the questions and how to read the answers.
+//! Measures Sealog beside the bare machine, in one run, and says the ratio first. `bench/README.md` has the
+//! questions and how to read the answers.
 //!
 //! One subcommand for each seam that is measured; they share the workload, the driver and the report.
 
@@ -41,11 +42,14 @@ struct Args {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// The embedded store: appends beside pwrite+fdatasync, verification beside SHA-256, reads, size, memory, opening
+    /// The embedded store: appends beside pwrite+fdatasync, verification beside SHA-256, reads, size, memory,
+    /// opening
     Store(store::StoreArgs),
-    /// The service over HTTP, driven by workload files, beside a bare hyper server, PostgreSQL and quipu-server
+    /// The service over HTTP, driven by workload files, beside a bare hyper server, PostgreSQL and
+    /// quipu-server
     Http(http::HttpArgs),
-    /// What becomes of ingest, reads, verification, start-up, memory and disk as a store grows to 20 million events
+    /// What becomes of ingest, reads, verification, start-up, memory and disk as a store grows to 20 million
+    /// events
     Growth(growth::GrowthArgs),
     /// How long every page of the dashboard takes over 1 and 20 million events, and what people cost ingest
     Pages(pages::PagesArgs),
@@ -56,7 +60,8 @@ enum What {
     /// A hyper server that always gives the same answer. Run by `http`, in a process of its own
     #[command(hide = true)]
     BareHttp(bare_http::BareHttpArgs),
-    /// Opens a store that a benchmark has filled and prints what that took. Run by `store`, in a process of its own
+    /// Opens a store that a benchmark has filled and prints what that took. Run by `store`, in a process of
+    /// its own
     #[command(hide = true)]
     Probe(store::reopen::ProbeArgs),
 }

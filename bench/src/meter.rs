@@ -1,4 +1,5 @@
-//! Counts what the store writes to its log and how often it syncs it, from below: the store itself needs no counters for this.
+//! Counts what the store writes to its log and how often it syncs it, from below: the store itself needs no
+//! counters for this.
 
 use std::io;
 use std::path::Path;
@@ -39,7 +40,8 @@ impl Meter {
 impl Disk for Meter {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let file = RealDisk.open(path)?;
-        // A segment is opened under this name when its turn comes; filling it with zeros beforehand is not an append.
+        // A segment is opened under this name when its turn comes; filling it with zeros beforehand is not an
+        // append.
         if path.file_name().is_some_and(|name| name == "next.seg") {
             return Ok(Box::new(MeteredFile { file, counters: Arc::clone(&self.0) }));
         }

@@ -18,7 +18,8 @@ const BOTTOM: f64 = 90.0;
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 const DASHES: [&str; 6] = ["", "6 3", "2 3", "8 3 2 3", "12 4", "4 4"];
 
-/// A plot of lines through points. The horizontal axis is logarithmic, since what stands there grows by factors; the vertical one begins at 0.
+/// A plot of lines through points. The horizontal axis is logarithmic, since what stands there grows by
+/// factors; the vertical one begins at 0.
 pub fn lines(title: &str, x_name: &str, y_name: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> String {
     let points = || lines.iter().flat_map(|(_, points)| points);
     let x_min = points().map(|point| point.0).fold(f64::INFINITY, f64::min).max(f64::MIN_POSITIVE);

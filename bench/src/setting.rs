@@ -15,7 +15,8 @@ use crate::workload;
 
 #[derive(Args, Debug)]
 pub struct SettingArgs {
-    /// Length of one measurement; reads of the store take a third of it for each kind [default: 3; with --quick 0.3]
+    /// Length of one measurement; reads of the store take a third of it for each kind [default: 3; with
+    /// --quick 0.3]
     #[arg(long)]
     seconds: Option<f64>,
     /// How often everything is measured; the median is reported [default: 3; with --quick 1]
@@ -27,7 +28,8 @@ pub struct SettingArgs {
     /// Writes everything that was measured to this file too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// How long to wait, over the whole run, for other processes to leave the machine alone [default: 300; with --quick 0]
+    /// How long to wait, over the whole run, for other processes to leave the machine alone [default: 300;
+    /// with --quick 0]
     #[arg(long, value_name = "SECONDS")]
     wait_idle: Option<u64>,
     /// A short run, to see that it works: its numbers mean little. Allows a directory in memory
@@ -47,7 +49,8 @@ pub struct Setting {
     machine: Machine,
     start: Instant,
     before: Option<Usage>,
-    /// What is left of the time to wait for others. One budget for all: on a machine that is never idle a run must still end.
+    /// What is left of the time to wait for others. One budget for all: on a machine that is never idle a run
+    /// must still end.
     wait_left: Cell<Duration>,
     /// Measurements that others disturbed and that were made again; kept for the report.
     disturbed: RefCell<Vec<(String, f64)>>,
@@ -99,7 +102,8 @@ impl Setting {
         })
     }
 
-    /// Measures while the machine is otherwise idle, if it gets so in time; once more, up to twice, when others came in between.
+    /// Measures while the machine is otherwise idle, if it gets so in time; once more, up to twice, when
+    /// others came in between.
     pub fn quietly<T>(&self, what: &str, mut act: impl FnMut() -> Outcome<T>) -> Outcome<Slice<T>> {
         const TRIES: usize = 3;
         let mut tries = 0;
@@ -135,7 +139,8 @@ impl Setting {
         }
     }
 
-    /// Prints the report, and writes it where it was asked for. The data goes before the report comes, and the progress line with it.
+    /// Prints the report, and writes it where it was asked for. The data goes before the report comes, and
+    /// the progress line with it.
     pub fn report(
         self,
         title: &'static str,

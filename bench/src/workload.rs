@@ -1,6 +1,7 @@
 //! The events: what an application's audit log looks like, the same in every run.
 //!
-//! Event `n` is a pure function of the seed and `n`, so that a query can ask for what is known to be there without keeping any of it.
+//! Event `n` is a pure function of the seed and `n`, so that a query can ask for what is known to be there
+//! without keeping any of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,11 +46,13 @@ pub const RARE_ACTOR: &str = "\"usr_auditor\"";
 pub const ABSENT_ACTION: &str = "\"tenant.vanished\"";
 pub const ABSENT_ACTOR: &str = "\"usr_nobody\"";
 pub const ABSENT_RESOURCE: &str = "\"document/0\"";
-/// One event in this many has the rare values; the first of them is among the oldest, so a list has to go all the way.
+/// One event in this many has the rare values; the first of them is among the oldest, so a list has to go all
+/// the way.
 const RARE_EVERY: u64 = 100_000;
 const RARE_FIRST: u64 = 7;
 
-/// The busiest actor never does this, although both are in nearly every block of the index: nothing can be skipped and nothing is found.
+/// The busiest actor never does this, although both are in nearly every block of the index: nothing can be
+/// skipped and nothing is found.
 const NEVER_ACTOR: u64 = 0;
 const NEVER_ACTION: usize = 3;
 
@@ -111,7 +114,8 @@ pub fn keys(n: u64) -> Keys {
         let resource = format!("\"tenant/{n}\"");
         return Keys { action: RARE_ACTION.to_owned(), actor_id: RARE_ACTOR.to_owned(), resource };
     }
-    // Powers of a uniform number: the busiest of 10,000 actors has 5 % of the events, half of the actors share a fifth.
+    // Powers of a uniform number: the busiest of 10,000 actors has 5 % of the events, half of the actors
+    // share a fifth.
     let uniform = |salt: u64| (mix(n ^ salt << 56) >> 11) as f64 / (1u64 << 53) as f64;
     let actor = scaled(uniform(1).powi(3), ACTORS);
     let action = usize::try_from(scaled(uniform(2).powi(2), ACTIONS.len() as u64)).unwrap_or(0);
@@ -291,7 +295,8 @@ mod tests {
     #[test]
     fn the_hashed_bytes_have_the_length_that_sealing_gives_them() {
         use sealog_core::canonical;
-        // The text of a hash input has a fixed frame around the event's own; if that changes, so must this file.
+        // The text of a hash input has a fixed frame around the event's own; if that changes, so must this
+        // file.
         let text = text(3);
         let log_id = Ulid(u128::from(START_MS) << 80);
         let id_text = log_id.to_string();

@@ -1,4 +1,5 @@
-//! A tiny run of each benchmark, so that none of them rots between the days on which someone needs its numbers.
+//! A tiny run of each benchmark, so that none of them rots between the days on which someone needs its
+//! numbers.
 
 use std::path::Path;
 use std::process::Command;
@@ -53,7 +54,8 @@ fn a_tiny_run_against_the_real_server_has_no_wrong_answer() {
         ["http", "--quick", "--seconds", "0.1", "--workload", workload.to_str().unwrap(), "--sealog"];
     let (report, stdout) = report("http-quick", &[&arguments[..], &[sealog.to_str().unwrap()]].concat());
     let rows = rows(&report);
-    // Beside the bare server two, the sync three and the quiet neighbour two; four without TLS; five alone; one for the memory of each of three servers.
+    // Beside the bare server two, the sync three and the quiet neighbour two; four without TLS; five alone;
+    // one for the memory of each of three servers.
     assert_eq!(rows.len(), 2 + 3 + 2 + 4 + 5 + 3, "{stdout}");
     for row in rows {
         let doubt = row["doubt"].as_str().unwrap_or_default();
@@ -71,7 +73,8 @@ fn a_tiny_run_on_postgresql_has_no_wrong_answer_and_a_number_for_each_side() {
     let arguments =
         ["http", "--quick", "--seconds", "0.1", "--workload", workload.to_str().unwrap(), "--sealog"];
     let run = || report("postgres-quick", &[&arguments[..], &[sealog.to_str().unwrap()]].concat());
-    // A disk that stands still for longer than a measurement of a tenth of a second leaves no number, and says nothing of the benchmark.
+    // A disk that stands still for longer than a measurement of a tenth of a second leaves no number, and
+    // says nothing of the benchmark.
     let all_have_numbers = |report: &Value| {
         let has_number =
             |repeat: &Value, side: &str| repeat[side]["requests"].as_u64().is_some_and(|count| count > 0);

@@ -1,8 +1,10 @@
-//! What must hold for any bytes at all. One function for each target; `tests/seeds.rs` runs the seeds through the same functions.
+//! What must hold for any bytes at all. One function for each target; `tests/seeds.rs` runs the seeds through
+//! the same functions.
 
 #![forbid(unsafe_code)]
 
-// The decoder of segments and the auditor's reader are private to their crates and stay so: they are compiled here once more, as they are.
+// The decoder of segments and the auditor's reader are private to their crates and stay so: they are compiled
+// here once more, as they are.
 #[allow(dead_code)]
 #[path = "../../crates/sealog-store/src/bytes.rs"]
 mod bytes;
@@ -69,7 +71,8 @@ pub fn json(data: &[u8]) {
     let Ok(canonical) = canonical else { return };
     assert_eq!(json::canonical(&canonical).as_deref(), Ok(canonical.as_str()), "canonical text is canonical");
     assert!(canonical.len() <= 6 * text.len(), "nothing grows by more than an escape");
-    // serde_json has no room for half of a surrogate pair; everything else is the same value before and after.
+    // serde_json has no room for half of a surrogate pair; everything else is the same value before and
+    // after.
     if shallow(text)
         && let Ok(value) = serde_json::from_str::<Value>(text)
     {
@@ -176,7 +179,8 @@ pub fn time(data: &[u8]) {
     }
 }
 
-/// Bytes of a segment: a frame is refused, or what is in it can be written again. The first 24 bytes are the segment's salt and the frame's place.
+/// Bytes of a segment: a frame is refused, or what is in it can be written again. The first 24 bytes are the
+/// segment's salt and the frame's place.
 pub fn frame(data: &[u8]) {
     let Some((salt, rest)) = data.split_first_chunk::<16>() else { return };
     let Some((position, bytes)) = rest.split_first_chunk::<8>() else { return };
@@ -184,7 +188,8 @@ pub fn frame(data: &[u8]) {
     let position = u64::from_le_bytes(*position) & u64::from(u32::MAX);
     let _ = format::SegmentHeader::decode(bytes);
     read_frame(bytes, position, salt);
-    // Random bytes never have the right checksums, so what is behind those is only reached when they are mended.
+    // Random bytes never have the right checksums, so what is behind those is only reached when they are
+    // mended.
     let mut mended = bytes.to_vec();
     if mend(&mut mended, position, salt).is_some() {
         read_frame(&mended, position, salt);
@@ -222,7 +227,8 @@ fn read_frame(bytes: &[u8], position: u64, salt: &format::Salt) {
     assert_eq!(copy.idempotency(), key);
 }
 
-/// Gives a frame the magic, place and checksums that it should have, by `docs/format.md`; nothing if it is too short for that.
+/// Gives a frame the magic, place and checksums that it should have, by `docs/format.md`; nothing if it is
+/// too short for that.
 fn mend(bytes: &mut [u8], position: u64, salt: &format::Salt) -> Option<()> {
     let put = |bytes: &mut [u8], at: usize, with: &[u8]| {
         bytes.get_mut(at..at + with.len()).map(|to| to.copy_from_slice(with))
@@ -257,7 +263,8 @@ fn mend(bytes: &mut [u8], position: u64, salt: &format::Salt) -> Option<()> {
     Some(())
 }
 
-/// Files for the auditor's program: read to their end or refused with a reason. What comes out is what `sealog-verify` checks.
+/// Files for the auditor's program: read to their end or refused with a reason. What comes out is what
+/// `sealog-verify` checks.
 pub fn input(data: &[u8]) {
     let path = std::env::temp_dir().join(format!("sealog-fuzz-{}", std::process::id()));
     std::fs::write(&path, data).expect("the temporary directory can be written");
@@ -299,7 +306,8 @@ pub fn otlp(data: &[u8]) {
     items(Adapter::OtlpProtobuf, data);
 }
 
-/// A body is refused with a reason, or its items are, one by one; what is left is within the bounds and is what `POST /v1/events` takes.
+/// A body is refused with a reason, or its items are, one by one; what is left is within the bounds and is
+/// what `POST /v1/events` takes.
 fn items(adapter: Adapter, data: &[u8]) {
     let items = match adapter.items(data) {
         Ok(items) => items,

@@ -1,4 +1,5 @@
-//! The seeds through the functions that the fuzzer calls, with each byte changed in turn where they are short.
+//! The seeds through the functions that the fuzzer calls, with each byte changed in turn where they are
+//! short.
 
 use std::path::Path;
 

@@ -21,7 +21,8 @@ use crate::stats::{Spread, median};
 const SHARE: f64 = 0.5;
 /// How far behind a command may be, in seconds.
 const BEHIND_MAX_S: f64 = 2.0;
-/// Below this part of what was meant to be sent, nothing is said of a command: the machine was too small for all of them.
+/// Below this part of what was meant to be sent, nothing is said of a command: the machine was too small for
+/// all of them.
 const SENT_MIN: f64 = 0.9;
 /// Slices of ingest: enough for a command that is a little too slow to fall behind by more than it may.
 const SLICES: u32 = 3;

@@ -1,5 +1,7 @@
-//! `sealog-bench cli`: how fast `sealog log` reads standard input and `sealog follow` writes a file, beside the rate at which the service takes batches, in one run; and whether
-//! `sealog follow` and `sealog replicate` keep up with half of that rate ([`beside`]). With `--database` the same of `sealog replicate` and a server on PostgreSQL.
+//! `sealog-bench cli`: how fast `sealog log` reads standard input and `sealog follow` writes a file, beside
+//! the rate at which the service takes batches, in one run; and whether `sealog follow` and `sealog
+//! replicate` keep up with half of that rate ([`beside`]). With `--database` the same of `sealog replicate`
+//! and a server on PostgreSQL.
 
 mod beside;
 

@@ -1,6 +1,8 @@
-//! `sealog-bench growth`: the same questions to a store of 1, 5 and 20 million events, and to one with 10,000 chains.
+//! `sealog-bench growth`: the same questions to a store of 1, 5 and 20 million events, and to one with 10,000
+//! chains.
 //!
-//! It is filled through the store, since only there can the events spread over 90 days; everything else goes through the real server, but for the verification of the whole store.
+//! It is filled through the store, since only there can the events spread over 90 days; everything else goes
+//! through the real server, but for the verification of the whole store.
 
 mod rows;
 
@@ -30,7 +32,8 @@ use crate::store::verify::hashed_bytes;
 
 #[derive(Args, Debug)]
 pub struct GrowthArgs {
-    /// Events in the end; it is also measured with a twentieth and a quarter of them [default: 20000000; with --quick 20000]
+    /// Events in the end; it is also measured with a twentieth and a quarter of them [default: 20000000; with
+    /// --quick 20000]
     #[arg(long)]
     events: Option<u64>,
     /// Chains of a second store, with a quarter of the events; 0 for none [default: 10000; with --quick 50]
@@ -242,7 +245,8 @@ fn verify(setting: &Setting, sealog: &Sealog, store: &EmbeddedStore) -> Outcome<
     Ok(slice)
 }
 
-/// Kills the server with requests under way, starts it again, and looks for everything that it had acknowledged.
+/// Kills the server with requests under way, starts it again, and looks for everything that it had
+/// acknowledged.
 fn kill_while_it_writes(setting: &Setting, sealog: &mut Sealog, chain: usize) -> Outcome<()> {
     const CONNECTIONS: usize = 16;
     let tally = AtomicU64::new(0);

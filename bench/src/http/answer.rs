@@ -1,4 +1,5 @@
-//! Reads answers off a connection and keeps nothing of them but the status: the less the generator does, the more of the machine is the server's.
+//! Reads answers off a connection and keeps nothing of them but the status: the less the generator does, the
+//! more of the machine is the server's.
 
 use crate::Outcome;
 
@@ -27,7 +28,8 @@ enum State {
 }
 
 impl Answers {
-    /// The status, once an answer is there to its end. One request at a time is under way on a connection, so nothing may come behind it.
+    /// The status, once an answer is there to its end. One request at a time is under way on a connection, so
+    /// nothing may come behind it.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Outcome<Option<u16>> {
         loop {
             let ended = match self.state {

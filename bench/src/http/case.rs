@@ -220,7 +220,8 @@ impl Bench<'_> {
         Ok(Measured { case: case.clone(), rate, repeats })
     }
 
-    /// Checks that everything that was acknowledged is there, and stops the server. Its memory, where it keeps the events itself.
+    /// Checks that everything that was acknowledged is there, and stops the server. Its memory, where it
+    /// keeps the events itself.
     pub fn retire(&self, mut sealog: Sealog) -> Outcome<Option<Memory>> {
         self.setting.progress.say("looking for every acknowledged event");
         sealog.check(0)?;

@@ -78,7 +78,8 @@ impl Client {
 }
 
 impl Client {
-    /// Reads an answer of any length and keeps nothing of it. How many bytes it had, or nothing if it was stopped before its end.
+    /// Reads an answer of any length and keeps nothing of it. How many bytes it had, or nothing if it was
+    /// stopped before its end.
     pub fn drain(&mut self, request: &[u8], stop: &dyn Fn() -> bool) -> Outcome<Option<u64>> {
         self.stream.write_all(request)?;
         let (mut bytes, mut buffer) = (0, vec![0; 256 << 10]);

@@ -1,7 +1,8 @@
 //! The generator: many connections on one thread, without a runtime, each with one request under way.
 //!
-//! **Closed loop**: an answer is followed by the next request at once. **Open loop**: requests are due at a fixed rate, whatever the server does, and each one's time counts
-//! from the moment when it was due, also when no connection was free then. Otherwise a server that stalls would be asked less just while it is slow
+//! **Closed loop**: an answer is followed by the next request at once. **Open loop**: requests are due at a
+//! fixed rate, whatever the server does, and each one's time counts from the moment when it was due, also
+//! when no connection was free then. Otherwise a server that stalls would be asked less just while it is slow
 //! (coordinated omission), and the stall would count once.
 
 use std::collections::BTreeMap;
@@ -116,7 +117,8 @@ struct Sent {
 }
 
 impl Load<'_> {
-    /// Calls `window` when the warm-up is over and again when the time is, to read the server's counters at the same moments.
+    /// Calls `window` when the warm-up is over and again when the time is, to read the server's counters at
+    /// the same moments.
     pub fn run(&self, source: &mut dyn Source, window: &mut dyn FnMut()) -> Outcome<Loaded> {
         Running::new(self, source)?.run(window)
     }
@@ -264,13 +266,15 @@ impl<'a> Running<'a> {
             }
             return Ok(());
         }
-        // What was due before the end is sent, however late: leaving it out would be the very omission that this loop is there to avoid.
+        // What was due before the end is sent, however late: leaving it out would be the very omission that
+        // this loop is there to avoid.
         while self.due <= now && self.due < self.end {
             let Some(at) = self.idle.pop() else { return Ok(()) };
             self.send(at, self.due)?;
             self.due += self.interval;
         }
-        // An absolute time would need the kernel's clock; the little that has passed since `now` makes it a little late, and counts.
+        // An absolute time would need the kernel's clock; the little that has passed since `now` makes it a
+        // little late, and counts.
         let wait = self.due.min(self.end).saturating_duration_since(now).max(Duration::from_nanos(1));
         let value = Timespec { tv_sec: i64::try_from(wait.as_secs())?, tv_nsec: wait.subsec_nanos().into() };
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };

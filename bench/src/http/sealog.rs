@@ -1,4 +1,5 @@
-//! The real server on a directory of its own, or several on a PostgreSQL of their own, with its limits raised by settings and its accounts made by the operator's interface.
+//! The real server on a directory of its own, or several on a PostgreSQL of their own, with its limits raised
+//! by settings and its accounts made by the operator's interface.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -193,7 +194,8 @@ impl Sealog {
         Ok(())
     }
 
-    /// Fills each chain but the last with its share of `events`, spread over 90 days, through the store: a server cannot be told the time.
+    /// Fills each chain but the last with its share of `events`, spread over 90 days, through the store: a
+    /// server cannot be told the time.
     pub fn fill(&mut self, setting: &Setting, events: u64) -> Outcome<()> {
         self.while_stopped(Process::stop, |sealog| {
             sealog.fill_stopped(setting, 0..events, events).map(drop)
@@ -201,7 +203,8 @@ impl Sealog {
         self.check(0)
     }
 
-    /// The same for some of `events`, with the server stopped already. Returns the store, and events/s of the last tenth.
+    /// The same for some of `events`, with the server stopped already. Returns the store, and events/s of the
+    /// last tenth.
     pub fn fill_stopped(
         &mut self,
         setting: &Setting,
@@ -252,7 +255,8 @@ impl Sealog {
         *self.expected.last_mut().expect("there is at least one chain") += events;
     }
 
-    /// Fails unless every chain has just the events that were acknowledged. `lost_answers` may be there as well: requests that were under way when the server was killed.
+    /// Fails unless every chain has just the events that were acknowledged. `lost_answers` may be there as
+    /// well: requests that were under way when the server was killed.
     pub fn check(&mut self, lost_answers: u64) -> Outcome<()> {
         let mut client = self.client()?;
         for (account, expected) in self.accounts.iter().zip(&mut self.expected) {
@@ -266,7 +270,8 @@ impl Sealog {
         Ok(())
     }
 
-    /// CPU time and bytes written to the device up to now. With a database, its time and that of all nodes; the bytes are then its own affair.
+    /// CPU time and bytes written to the device up to now. With a database, its time and that of all nodes;
+    /// the bytes are then its own affair.
     pub fn counters(&self) -> (Duration, u64) {
         match &self.on_postgres {
             None => (self.process().cpu(), device_bytes_written(&self.dir).unwrap_or(0)),

@@ -144,7 +144,8 @@ impl Source for Requests {
             Send::List(_) | Send::Read | Send::Verify => true,
         };
         if reads {
-            // Half of the pool lists and half reads where both are mixed; neighbours in it are of the same kind.
+            // Half of the pool lists and half reads where both are mixed; neighbours in it are of the same
+            // kind.
             let n = if self.send == Send::Mixed { self.sent / 10 * 2 + self.sent % 10 } else { self.sent };
             let parts = [self.reads[at(self.reads.len(), n)].clone(), Bytes::new(), Bytes::new()];
             return Request { parts, events: 0, chain: self.first_chain, expected: 200 };

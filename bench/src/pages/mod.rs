@@ -1,6 +1,8 @@
-//! `sealog-bench pages`: how long every page of the dashboard takes over a store of 1 and of 20 million events, and what people who look at them, exports and searches of cases cost ingest.
+//! `sealog-bench pages`: how long every page of the dashboard takes over a store of 1 and of 20 million
+//! events, and what people who look at them, exports and searches of cases cost ingest.
 //!
-//! Pages are those that links lead to from `/app`, one of each kind, so that a new page is measured without being named here.
+//! Pages are those that links lead to from `/app`, one of each kind, so that a new page is measured without
+//! being named here.
 
 mod rows;
 mod visitor;
@@ -26,7 +28,8 @@ use visitor::{FirstRun, Visitor};
 
 #[derive(Args, Debug)]
 pub struct PagesArgs {
-    /// Events in the end; pages are also measured with a twentieth of them [default: 20000000; with --quick 20000]
+    /// Events in the end; pages are also measured with a twentieth of them [default: 20000000; with --quick
+    /// 20000]
     #[arg(long)]
     events: Option<u64>,
     /// Only what people, exports and searches cost ingest, and no page by itself
@@ -95,7 +98,8 @@ pub fn run(args: &PagesArgs) -> Outcome<()> {
         }
     }
     let Some((downloads, path)) = exported else { return Err("nothing was exported".into()) };
-    // Whose actor is in no event, so that every event is looked at and the search ends in nothing that has to be kept.
+    // Whose actor is in no event, so that every event is looked at and the search ends in nothing that has to
+    // be kept.
     let case = visitor.case(sealog.addresses()[0], sealog.accounts[0].chain, "usr_nobody")?;
     let mut beside = Vec::new();
     // Events go into the last chain, which belongs to another tenant.

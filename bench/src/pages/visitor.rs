@@ -1,4 +1,5 @@
-//! A person with a browser, as far as a server can tell: claims the account of the first run, signs in, and follows links.
+//! A person with a browser, as far as a server can tell: claims the account of the first run, signs in, and
+//! follows links.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;

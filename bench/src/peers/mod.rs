@@ -19,7 +19,8 @@ pub enum Peer {
     Trigger { batch: usize, connections: usize },
     /// PostgreSQL, with a hash chain made by the client, which hands over so many rows with one COPY.
     Copy { group: usize },
-    /// PostgreSQL with the tables of Sealog's own store; nothing is sealed, and so many rows are handed over with one COPY.
+    /// PostgreSQL with the tables of Sealog's own store; nothing is sealed, and so many rows are handed over
+    /// with one COPY.
     SameTable { group: usize },
     /// quipu-server, which takes one event at a time.
     Quipu { connections: usize },

@@ -1,4 +1,5 @@
-//! PostgreSQL in a cluster of its own, with its default, durable settings, and the hash chain that a user would write by hand.
+//! PostgreSQL in a cluster of its own, with its default, durable settings, and the hash chain that a user
+//! would write by hand.
 
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
@@ -22,7 +23,8 @@ use crate::workload;
 /// Where Debian has it.
 const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
-/// What a user would write: a head that is locked, a digest over the row and the hash before it, and indexes for what is asked for most.
+/// What a user would write: a head that is locked, a digest over the row and the hash before it, and indexes
+/// for what is asked for most.
 const SCHEMA: &str = "
 CREATE EXTENSION pgcrypto;
 CREATE TABLE heads (chain text PRIMARY KEY, seq bigint NOT NULL, hash text NOT NULL);
@@ -340,7 +342,8 @@ async fn reset(port: u16, trigger: bool) -> Outcome<Client> {
     Ok(client)
 }
 
-/// One connection until the time is over: what each statement in it took, and how many rows went in from first to last.
+/// One connection until the time is over: what each statement in it took, and how many rows went in from
+/// first to last.
 async fn insert(
     client: &Client,
     rows: &Rows,

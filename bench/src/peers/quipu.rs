@@ -1,4 +1,5 @@
-//! quipu-server: the closest open-source peer. Its 202 means that an event is queued, so the clock stops only when its flush returns.
+//! quipu-server: the closest open-source peer. Its 202 means that an event is queued, so the clock stops only
+//! when its flush returns.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -72,7 +73,8 @@ impl Quipu {
         )
     }
 
-    /// Many connections with one event after the other, then a flush; its queue is bounded, and what it refused is not counted.
+    /// Many connections with one event after the other, then a flush; its queue is bounded, and what it
+    /// refused is not counted.
     pub fn run(&mut self, connections: usize, limit: Duration) -> Outcome<Side> {
         let (process, address) = self.start(true)?;
         let mut client = Client::connect(address, TOKEN)?;

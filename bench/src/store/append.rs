@@ -61,7 +61,8 @@ impl Repeat {
     }
 }
 
-/// Drafts to send again and again. Copying one costs the driver about as much as a server's own handling would.
+/// Drafts to send again and again. Copying one costs the driver about as much as a server's own handling
+/// would.
 struct Pool {
     drafts: Vec<Draft>,
     at: usize,
@@ -221,7 +222,8 @@ fn row(shape: Shape, repeats: &[Repeat], group_bytes: usize) -> Row {
     }
 }
 
-/// A lone request contains the very calls that the bare log makes: where it is the faster one, it is the measurement that is wrong.
+/// A lone request contains the very calls that the bare log makes: where it is the faster one, it is the
+/// measurement that is wrong.
 fn doubt_of(repeats: &[Repeat]) -> Option<String> {
     let alone = |r: &&Repeat| r.store.requests <= r.written.syncs + 1 && r.store_us.p50 < r.bare_us.p50;
     let impossible = repeats.iter().filter(alone).count();

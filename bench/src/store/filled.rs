@@ -45,7 +45,8 @@ pub fn fill(setting: &Setting, events: u64) -> Outcome<Filled> {
     let before = Usage::now();
     let mut next = 0;
     let mut tenths = Vec::new();
-    // In tenths, to see whether the store slows down as it grows. Between two of them the queue runs empty once.
+    // In tenths, to see whether the store slows down as it grows. Between two of them the queue runs empty
+    // once.
     for tenth in 1..=10 {
         let (first, until) = (next, events * tenth / 10);
         let start = Instant::now();

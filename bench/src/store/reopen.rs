@@ -126,7 +126,8 @@ pub fn measure(setting: &Setting, filled: Filled) -> Outcome<Section> {
         what: what.to_owned(),
         ratio: Spread::of(found.iter().map(|found| number_of(found, "open_ms") / of(&clean, "open_ms"))),
         target: limit.map(|limit| (Target::AtMost(limit, " ms"), of(found, "open_ms"))),
-        // A probe lasts a few ticks of the kernel's clock, so its share is coarse: only plain disturbance counts.
+        // A probe lasts a few ticks of the kernel's clock, so its share is coarse: only plain disturbance
+        // counts.
         doubt: doubt(found.iter().chain(&clean).map(|found| number_of(found, "others") - 0.15)),
         sealog: format!("{} ms{more}", number(of(found, "open_ms"))),
         beside: format!("{} ms", number(of(&clean, "open_ms"))),
@@ -243,7 +244,8 @@ fn active_bytes(dir: &Path) -> Outcome<u64> {
     Ok(active_segment(dir)?.map_or(Ok(0), |path| fs::metadata(path).map(|of| of.len()))?)
 }
 
-/// Makes what a killed process would leave behind. Full segments and index files are linked, since nothing ever changes them; the rest is copied.
+/// Makes what a killed process would leave behind. Full segments and index files are linked, since nothing
+/// ever changes them; the rest is copied.
 fn copy_open_store(from: &Path, to: &Path) -> Outcome<()> {
     let active = active_segment(from)?;
     for path in files(from)? {

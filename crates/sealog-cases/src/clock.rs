@@ -1,9 +1,12 @@
-//! When a request of a data subject must be answered: the law's time, holidays, extensions and pauses, and why the date is what it is.
+//! When a request of a data subject must be answered: the law's time, holidays, extensions and pauses, and
+//! why the date is what it is.
 //!
-//! A date is a day, and whoever asks says which one it is today. The law's time runs from the day of receipt. A month ends on the same day of a
-//! later month, or on its last day where it has none (31 January, one month: 28 or 29 February). An extension is counted from receipt too, not from the first date,
-//! which may have been cut short by such a month end. Days on which the clock stood still are added; then a date on a day off moves to the next working day.
-//! Authorities accept a pause only where the doubt is real, so the date without pauses is always given beside the other.
+//! A date is a day, and whoever asks says which one it is today. The law's time runs from the day of receipt.
+//! A month ends on the same day of a later month, or on its last day where it has none (31 January, one
+//! month: 28 or 29 February). An extension is counted from receipt too, not from the first date, which may
+//! have been cut short by such a month end. Days on which the clock stood still are added; then a date on a
+//! day off moves to the next working day. Authorities accept a pause only where the doubt is real, so the
+//! date without pauses is always given beside the other.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -108,7 +111,8 @@ pub struct Calendar {
     pub zone: TimeZone,
 }
 
-/// More days off in a row than any calendar has; a list of holidays without end must not be walked without end.
+/// More days off in a row than any calendar has; a list of holidays without end must not be walked without
+/// end.
 const DAYS_OFF_MAX: usize = 400;
 
 impl Default for Calendar {
@@ -240,7 +244,8 @@ impl Clock {
         Some(calendar.after_working_days(self.received, days))
     }
 
-    /// Each pause with its days. A day is counted once, however many pauses it is in, and none before receipt or after today.
+    /// Each pause with its days. A day is counted once, however many pauses it is in, and none before receipt
+    /// or after today.
     fn paused_days(&self, today: Date) -> Vec<(Pause, u32)> {
         let mut sorted = self.pauses.clone();
         sorted.sort_by_key(|pause| (pause.from, pause.until));
@@ -290,7 +295,8 @@ mod tests {
         Calendar { holidays: holidays.iter().copied().collect(), ..Calendar::default() }
     }
 
-    /// Worked out by hand with a printed calendar: regime, receipt, extended, pauses, holidays, last day, last day without pauses.
+    /// Worked out by hand with a printed calendar: regime, receipt, extended, pauses, holidays, last day,
+    /// last day without pauses.
     #[test]
     fn the_calendar_agrees_with_a_table_worked_out_by_hand() {
         let gdpr = Regime::Gdpr;
@@ -313,14 +319,16 @@ mod tests {
             (gdpr, date(2028, 2, 29), false, &[], none, date(2028, 3, 29), date(2028, 3, 29)),
             // 2100 is none, and 28 February 2100 is a Sunday.
             (gdpr, date(2100, 1, 31), false, &[], none, date(2100, 3, 1), date(2100, 3, 1)),
-            // 30 November, a month: 30 December, a Wednesday. 1 December: Friday 1 January, a holiday, so Monday 4.
+            // 30 November, a month: 30 December, a Wednesday. 1 December: Friday 1 January, a holiday, so
+            // Monday 4.
             (gdpr, date(2026, 11, 30), false, &[], &new_year, date(2026, 12, 30), date(2026, 12, 30)),
             (gdpr, date(2026, 12, 1), false, &[], &new_year, date(2027, 1, 4), date(2027, 1, 4)),
             // Good Friday, the weekend and Easter Monday in a row: Tuesday 7 April.
             (gdpr, date(2026, 3, 3), false, &[], &easter, date(2026, 4, 7), date(2026, 4, 7)),
             // Extended from receipt: 31 January and three months is 30 April, a Thursday, not 28 April.
             (gdpr, date(2026, 1, 31), true, &[], none, date(2026, 4, 30), date(2026, 4, 30)),
-            // A pause of ten days across the end of January: 12 February and ten days, Sunday 22, so Monday 23.
+            // A pause of ten days across the end of January: 12 February and ten days, Sunday 22, so Monday
+            // 23.
             (
                 gdpr,
                 date(2026, 1, 12),
@@ -330,7 +338,8 @@ mod tests {
                 date(2026, 2, 23),
                 date(2026, 2, 12),
             ),
-            // Two that overlap count once: 1 to 11 June, then 8 to 15 June, are 14 days. 4 June: Saturday 4 July and 14 less the three before receipt: 11 days, Wednesday 15.
+            // Two that overlap count once: 1 to 11 June, then 8 to 15 June, are 14 days. 4 June: Saturday 4
+            // July and 14 less the three before receipt: 11 days, Wednesday 15.
             (
                 gdpr,
                 date(2026, 6, 4),
@@ -340,15 +349,18 @@ mod tests {
                 date(2026, 7, 15),
                 date(2026, 7, 6),
             ),
-            // 30 January 2027 has no 30 February: Sunday 28, so Monday 1 March. 31 March: Thursday 30 April. 31 August: Wednesday 30 September.
+            // 30 January 2027 has no 30 February: Sunday 28, so Monday 1 March. 31 March: Thursday 30 April.
+            // 31 August: Wednesday 30 September.
             (gdpr, date(2027, 1, 30), false, &[], none, date(2027, 3, 1), date(2027, 3, 1)),
             (gdpr, date(2026, 3, 31), false, &[], none, date(2026, 4, 30), date(2026, 4, 30)),
             (gdpr, date(2026, 8, 31), false, &[], none, date(2026, 9, 30), date(2026, 9, 30)),
             // 29 February 2028 and three months: Monday 29 May.
             (gdpr, date(2028, 2, 29), true, &[], none, date(2028, 5, 29), date(2028, 5, 29)),
-            // A holiday on Friday, the weekend, and the Monday on which another one is made up for: Tuesday 29 December.
+            // A holiday on Friday, the weekend, and the Monday on which another one is made up for: Tuesday
+            // 29 December.
             (gdpr, date(2026, 11, 25), false, &[], &christmas, date(2026, 12, 29), date(2026, 12, 29)),
-            // 13 days across the end of February, from the 28th that stands for the 31st: Friday 13 March. Without them, Monday 2 March.
+            // 13 days across the end of February, from the 28th that stands for the 31st: Friday 13 March.
+            // Without them, Monday 2 March.
             (
                 gdpr,
                 date(2026, 1, 31),
@@ -368,7 +380,8 @@ mod tests {
                 date(2027, 1, 22),
                 date(2027, 1, 15),
             ),
-            // 45 days across 29 February: Sunday 5 March 2028, so Monday. 30 days from 31 January 2027: Tuesday 2 March.
+            // 45 days across 29 February: Sunday 5 March 2028, so Monday. 30 days from 31 January 2027:
+            // Tuesday 2 March.
             (Regime::Ccpa, date(2028, 1, 20), false, &[], none, date(2028, 3, 6), date(2028, 3, 6)),
             (Regime::HipaaAccess, date(2027, 1, 31), false, &[], none, date(2027, 3, 2), date(2027, 3, 2)),
             // A pause that ended on the day on which it began is none.
@@ -482,7 +495,8 @@ mod tests {
 
     #[test]
     fn ccpa_asks_for_a_confirmation_within_ten_working_days() {
-        // Thursday 19 November: the 20th is the first, Thursday 26 (Thanksgiving) is off, so the tenth is Friday 4 December.
+        // Thursday 19 November: the 20th is the first, Thursday 26 (Thanksgiving) is off, so the tenth is
+        // Friday 4 December.
         let calendar = calendar(&[date(2026, 11, 26)]);
         let confirm = clock(Regime::Ccpa, date(2026, 11, 19)).confirm_until(&calendar);
         assert_eq!(confirm, Some(date(2026, 12, 4)));

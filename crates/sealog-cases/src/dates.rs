@@ -1,7 +1,8 @@
 //! When a case is due: its own dates, and the organisation's days off.
 //!
-//! A day that somebody wrote down (of receipt, of an announcement) is that day wherever it is read, and is kept as its beginning in UTC. What
-//! happened at a moment (a pause, an answer, now) is on the day that it was in the organisation's time zone.
+//! A day that somebody wrote down (of receipt, of an announcement) is that day wherever it is read, and is
+//! kept as its beginning in UTC. What happened at a moment (a pause, an answer, now) is on the day that it
+//! was in the organisation's time zone.
 
 use sealog_control::Control;
 use std::collections::BTreeSet;

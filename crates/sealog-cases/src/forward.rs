@@ -1,10 +1,12 @@
-//! Brings the events that cases leave into the live chains of their projects, as any other event goes there: by the write path, under an
-//! idempotency key, counted.
+//! Brings the events that cases leave into the live chains of their projects, as any other event goes there:
+//! by the write path, under an idempotency key, counted.
 //!
 //! ```text
 //! t0  a step of a case commits together with the event that tells of it
-//! t1  the event is appended under a key made of case and step; or the process dies before, and another one finds it due
-//! t2  its place in the chain is noted; or the process dies before: it is sent again, and the chain answers from the first time
+//! t1  the event is appended under a key made of case and step; or the process dies before, and another one
+//!     finds it due
+//! t2  its place in the chain is noted; or the process dies before: it is sent again, and the chain answers
+//!     from the first time
 //! ```
 //!
 //! Keys are kept for 24 hours, and an event may have been appended before a crash whose key has gone since:

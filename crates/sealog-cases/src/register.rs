@@ -1,4 +1,5 @@
-//! The register: every request with its dates and its answer, as 11 CCR 7101 and Art. 5(2) GDPR ask for. Who asked is not in it.
+//! The register: every request with its dates and its answer, as 11 CCR 7101 and Art. 5(2) GDPR ask for. Who
+//! asked is not in it.
 
 use jiff::civil;
 use sealog_control::Control;

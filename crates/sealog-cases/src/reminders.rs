@@ -1,5 +1,6 @@
-//! Mails about cases: to whoever was given one, and 7, 3 and 1 days before the date and when it is over. Each is sent once: its key in the
-//! outbox has the case, the date and the person. A mail has the number of a case and its dates, and nothing about the data subject.
+//! Mails about cases: to whoever was given one, and 7, 3 and 1 days before the date and when it is over. Each
+//! is sent once: its key in the outbox has the case, the date and the person. A mail has the number of a case
+//! and its dates, and nothing about the data subject.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -69,8 +70,8 @@ impl CaseReminders {
         }
     }
 
-    /// Looks at cases behind one, at most [`PASS_MAX`], and puts the reminders that are due into the outbox. The case to go on behind, if there
-    /// are more.
+    /// Looks at cases behind one, at most [`PASS_MAX`], and puts the reminders that are due into the outbox.
+    /// The case to go on behind, if there are more.
     pub async fn pass(&self, mut after: Option<Uuid>) -> Result<Option<Uuid>, StoreError> {
         let mut offices: HashMap<TenantId, Office> = HashMap::new();
         for _ in 0..PASS_MAX / PAGE {
@@ -153,7 +154,8 @@ impl CaseReminders {
     }
 }
 
-/// The reminder that a case is due for, as it stands in keys: days before the date, or that it is over. None while the clock stands still.
+/// The reminder that a case is due for, as it stands in keys: days before the date, or that it is over. None
+/// while the clock stands still.
 fn mark(dates: &CaseDates) -> Option<&'static str> {
     if dates.due.is_paused {
         return None;

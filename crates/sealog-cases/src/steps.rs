@@ -19,7 +19,8 @@ pub enum CaseError {
     Field(FieldError),
     /// Not in the state in which the case is, or not with what it has.
     Refused(String),
-    /// Somebody else has written meanwhile: the case as it is now, and what was done after the revision that was seen.
+    /// Somebody else has written meanwhile: the case as it is now, and what was done after the revision that
+    /// was seen.
     Stale {
         case: Box<Case>,
         others: Vec<CaseEntry>,

@@ -1,7 +1,9 @@
-//! What a step of a case leaves: its entry in the history, a record for the system chain, events for the projects of the case.
+//! What a step of a case leaves: its entry in the history, a record for the system chain, events for the
+//! projects of the case.
 //!
-//! Chains never hear of the data subject. A record has the case's id, the states, the person's id and the salted digest of the note; an event
-//! of a project has words of the catalog and dates. Neither has a free text that somebody typed.
+//! Chains never hear of the data subject. A record has the case's id, the states, the person's id and the
+//! salted digest of the note; an event of a project has words of the catalog and dates. Neither has a free
+//! text that somebody typed.
 
 use sealog_control::{
     Case, CaseDifference, CaseEntry, CaseOutcome, CaseRegime, CaseState, NewCaseEntry, NewCaseEvent,
@@ -24,7 +26,8 @@ pub(super) const MOVED: &str = "moved";
 pub(super) const CHANGED: &str = "changed";
 pub(super) const IDENTITY: &str = "identity";
 
-/// The SHA-256 of salt and note: it tells nothing to whoever has not the salt, and proves the note to whoever has.
+/// The SHA-256 of salt and note: it tells nothing to whoever has not the salt, and proves the note to whoever
+/// has.
 pub fn digest_of(salt: &Hash, note: &str) -> Hash {
     Hash(Sha256::new().chain_update(salt.0).chain_update(note).finalize().into())
 }
@@ -136,7 +139,8 @@ fn differences(before: &Case, after: &Case) -> Vec<CaseDifference> {
     found
 }
 
-/// The framework whose events a case leaves, and how it is called in actions. HIPAA has none that does not name the patient.
+/// The framework whose events a case leaves, and how it is called in actions. HIPAA has none that does not
+/// name the patient.
 fn framework_of(regime: CaseRegime) -> Option<&'static str> {
     match regime {
         CaseRegime::Gdpr | CaseRegime::UkGdpr => Some("gdpr"),
@@ -145,7 +149,8 @@ fn framework_of(regime: CaseRegime) -> Option<&'static str> {
     }
 }
 
-/// Events of the catalog for those of the projects that have the framework enabled. `case` is as it will be, with the revision to come.
+/// Events of the catalog for those of the projects that have the framework enabled. `case` is as it will be,
+/// with the revision to come.
 pub(super) fn events(
     recorder: &Recorder,
     person_id: PersonId,

@@ -1,4 +1,5 @@
-//! The URL of a service: `http://host:port` or `https://…`, with a path in front of `/v1` if it stands behind a proxy.
+//! The URL of a service: `http://host:port` or `https://…`, with a path in front of `/v1` if it stands behind
+//! a proxy.
 
 use hyper::Uri;
 
@@ -14,7 +15,8 @@ pub(crate) struct Address {
     pub prefix: String,
 }
 
-/// Whether two addresses lead to the same service as far as a key is concerned: scheme, host and port. What is no address leads nowhere.
+/// Whether two addresses lead to the same service as far as a key is concerned: scheme, host and port. What
+/// is no address leads nowhere.
 pub fn is_same_origin(one: &str, other: &str) -> bool {
     let origin = |url: &str| {
         let Address { is_tls, host, port, .. } = Address::parse(url).ok()?;

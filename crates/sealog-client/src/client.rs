@@ -120,7 +120,8 @@ impl Client {
         self.send(Method::POST, path, body, Some(idempotency_key)).await
     }
 
-    /// A change that has no idempotency key: sent again only where the service says that it has done nothing, since a lost answer leaves open whether it has.
+    /// A change that has no idempotency key: sent again only where the service says that it has done nothing,
+    /// since a lost answer leaves open whether it has.
     pub async fn change(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, ClientError> {
         let mut tried = Tried::default();
         loop {
@@ -233,8 +234,9 @@ impl Client {
                 why: format!("the request cannot be written: {error}"),
             })
         };
-        // A connection that was kept may have been closed by the other side meanwhile: then one more attempt at once, on a new one. Not for a change that could be done
-        // twice: whether the other side has heard it before it closed is not known.
+        // A connection that was kept may have been closed by the other side meanwhile: then one more attempt
+        // at once, on a new one. Not for a change that could be done twice: whether the other side has heard
+        // it before it closed is not known.
         let may_repeat = *method == Method::GET || idempotency_key.is_some();
         let kept = self.kept().await;
         let is_kept = kept.is_some();
@@ -296,7 +298,8 @@ mod tests {
 
     use super::*;
 
-    /// A service that answers the first request of each connection, takes the second, and closes without a word. Every request that it has heard is told.
+    /// A service that answers the first request of each connection, takes the second, and closes without a
+    /// word. Every request that it has heard is told.
     async fn forgetful() -> (Client, mpsc::UnboundedReceiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

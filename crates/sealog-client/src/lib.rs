@@ -1,7 +1,8 @@
 //! The client that all commands share: one place that connects, retries, and says what an answer means.
 //!
-//! [`Client`] sends a request and gives back an answer or an [`ClientError`]; [`address`] reads the URL of a service,
-//! [`connection`] opens connections to it, [`retry`] decides whether and when it is worth another attempt.
+//! [`Client`] sends a request and gives back an answer or an [`ClientError`]; [`address`] reads the URL of a
+//! service, [`connection`] opens connections to it, [`retry`] decides whether and when it is worth another
+//! attempt.
 
 mod address;
 mod client;

@@ -1,4 +1,5 @@
-//! A request to another service than Sealog: one connection, one answer, no retries. Whoever collects traces gets them so.
+//! A request to another service than Sealog: one connection, one answer, no retries. Whoever collects traces
+//! gets them so.
 
 use std::time::Duration;
 

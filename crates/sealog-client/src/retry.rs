@@ -24,8 +24,9 @@ const LONGEST: Duration = Duration::from_secs(8);
 /// A service, or whatever stands in front of it, that asks for a longer wait than this is not waited for.
 const ASKED_MAX: Duration = Duration::from_secs(600);
 
-/// As long as a request was told to come back later for less than this, in sum, that does not count as an attempt: a service with a limit of requests is as it should be, and whoever sends
-/// more than it takes has to wait, however often.
+/// As long as a request was told to come back later for less than this, in sum, that does not count as an
+/// attempt: a service with a limit of requests is as it should be, and whoever sends more than it takes has
+/// to wait, however often.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What has become of a request so far.

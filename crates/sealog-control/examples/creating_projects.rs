@@ -1,7 +1,9 @@
-//! Creates projects of one tenant in the control data of a directory, one after the other, and says on standard output which were acknowledged, until it is killed.
-//! `tests/suite/files.rs` reads that and does the killing.
+//! Creates projects of one tenant in the control data of a directory, one after the other, and says on
+//! standard output which were acknowledged, until it is killed. `tests/suite/files.rs` reads that and does
+//! the killing.
 //!
-//! `creating_projects DIR FROM`: lines `acked N`, from `FROM` on. What the n-th project is like the test knows too.
+//! `creating_projects DIR FROM`: lines `acked N`, from `FROM` on. What the n-th project is like the test
+//! knows too.
 
 use std::io::Write;
 use std::path::Path;

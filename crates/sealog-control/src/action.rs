@@ -10,7 +10,8 @@ use crate::record::NewRecord;
 use crate::tenant;
 
 impl Control {
-    /// `Err(AlreadyExists)` for a name that the tenant has already; that of a retired one is free. Nothing when there is no such tenant.
+    /// `Err(AlreadyExists)` for a name that the tenant has already; that of a retired one is free. Nothing
+    /// when there is no such tenant.
     pub fn create_action(
         &self,
         tenant_id: TenantId,
@@ -26,7 +27,8 @@ impl Control {
         })
     }
 
-    /// From now on no event may have this action. Nothing when the tenant has no such action, or has retired it.
+    /// From now on no event may have this action. Nothing when the tenant has no such action, or has retired
+    /// it.
     pub fn retire_action(
         &self,
         tenant_id: TenantId,

@@ -1,7 +1,7 @@
 //! How often somebody has tried to sign in, counted here so that several nodes count together.
 //!
-//! Counts are kept for a window of time that begins with the first attempt, and then forgotten. They are no part
-//! of a copy.
+//! Counts are kept for a window of time that begins with the first attempt, and then forgotten. They are no
+//! part of a copy.
 
 use sealog_core::id::Hash;
 use sealog_store::pool::Payer;
@@ -10,9 +10,9 @@ use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, Room, Row, all, one, params};
 
 impl Control {
-    /// Counts an attempt for each of these subjects (digests of an account, of an address), before it is made:
-    /// attempts at the same time are all counted. How many there were in the window of each, with this one.
-    /// `Err(NoRoom)` on a full disk.
+    /// Counts an attempt for each of these subjects (digests of an account, of an address), before it is
+    /// made: attempts at the same time are all counted. How many there were in the window of each, with this
+    /// one. `Err(NoRoom)` on a full disk.
     pub fn count_attempt(
         &self,
         subjects: Vec<Hash>,

@@ -28,8 +28,8 @@ impl Control {
         })
     }
 
-    /// Keeps a secret until the person has shown that the authenticator has it. In place of one that was never
-    /// shown to work; one that was stays, and the answer is no.
+    /// Keeps a secret until the person has shown that the authenticator has it. In place of one that was
+    /// never shown to work; one that was stays, and the answer is no.
     pub fn offer_authenticator(&self, offered: Authenticator) -> Answer<'_, bool> {
         self.change(Lock::None, move |db| {
             let sql = "INSERT INTO {authenticators} (person_id, secret, last_step, created_at_ms) VALUES (?1, ?2, NULL, ?3)

@@ -1,8 +1,9 @@
 //! Cases: requests of data subjects, with what was done to each.
 //!
-//! Every write names the revision that it has seen. One that comes second is refused and gets the case as it is now: two
-//! people on one case never overwrite each other's work silently. The case, the entry of its history, the record for the
-//! tenant's system chain, events for its projects and notices commit together or not at all.
+//! Every write names the revision that it has seen. One that comes second is refused and gets the case as it
+//! is now: two people on one case never overwrite each other's work silently. The case, the entry of its
+//! history, the record for the tenant's system chain, events for its projects and notices commit together or
+//! not at all.
 
 use sealog_core::id::TenantId;
 
@@ -129,8 +130,8 @@ impl Control {
         })
     }
 
-    /// Notes the day on which a case is due now, if it has this revision still. No write in the sense of revisions: it follows from
-    /// what the case has, and from the calendar.
+    /// Notes the day on which a case is due now, if it has this revision still. No write in the sense of
+    /// revisions: it follows from what the case has, and from the calendar.
     pub fn note_case_due(&self, id: CaseId, revision: u64, due_day: i64) -> Answer<'_, ()> {
         self.change(Lock::None, move |db| {
             let sql = "UPDATE {cases} SET due_day = ?3 WHERE id = ?1 AND revision = ?2";

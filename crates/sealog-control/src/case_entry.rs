@@ -27,7 +27,8 @@ pub struct NewCaseEntry {
     pub from: Option<CaseState>,
     pub to: Option<CaseState>,
     pub note: String,
-    /// The chain has the digest, which is the SHA-256 of salt and note: nobody who has only that can guess the note.
+    /// The chain has the digest, which is the SHA-256 of salt and note: nobody who has only that can guess
+    /// the note.
     pub salt: Hash,
     pub digest: Hash,
     /// Fields that were changed, for whoever has written to the case at the same time.

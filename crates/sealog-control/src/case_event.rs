@@ -1,8 +1,9 @@
-//! Events of the catalog that a case puts into the live chains of its projects: they wait here until they are there.
+//! Events of the catalog that a case puts into the live chains of its projects: they wait here until they are
+//! there.
 //!
-//! An event commits in the transaction of the step that it tells of. It is then sent as any other event is, under an
-//! idempotency key, and noted with its place in the chain; after a crash between the two it is sent again, and the chain
-//! answers from the first time.
+//! An event commits in the transaction of the step that it tells of. It is then sent as any other event is,
+//! under an idempotency key, and noted with its place in the chain; after a crash between the two it is sent
+//! again, and the chain answers from the first time.
 
 use sealog_core::id::{ProjectId, TenantId, Uuid};
 

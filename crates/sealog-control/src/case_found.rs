@@ -1,4 +1,5 @@
-//! Events that a search of a case has found, and what was decided about each: include or exclude, and what is masked.
+//! Events that a search of a case has found, and what was decided about each: include or exclude, and what is
+//! masked.
 //!
 //! An event has a revision. Who decides says which one they have seen; what somebody else has changed
 //! meanwhile is left as it is, and counted. Who decides also names the search whose events they have seen: it
@@ -146,7 +147,8 @@ pub struct MaskFound {
     pub chain_seq: u64,
     pub revision: u64,
     pub masks: Option<Vec<String>>,
-    /// Masked or shown from now on, wherever they stand, with their kinds; and those whose kind is taken away.
+    /// Masked or shown from now on, wherever they stand, with their kinds; and those whose kind is taken
+    /// away.
     pub values: Vec<(String, String)>,
     pub without: Vec<(String, String)>,
 }

@@ -55,8 +55,8 @@ impl Control {
         })
     }
 
-    /// Keeps a text over the revision that was seen, 0 for the first. Whether nobody else was there before; nothing if there is
-    /// no such case.
+    /// Keeps a text over the revision that was seen, 0 for the first. Whether nobody else was there before;
+    /// nothing if there is no such case.
     pub fn save_letter(
         &self,
         tenant_id: TenantId,

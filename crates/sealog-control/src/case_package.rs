@@ -1,7 +1,8 @@
-//! Packages of cases: what was handed out, kept in pieces until it expires. The record, its digest and its manifest stay.
+//! Packages of cases: what was handed out, kept in pieces until it expires. The record, its digest and its
+//! manifest stay.
 //!
-//! A package is made by a job, which may have to begin again. Each attempt has pieces of its own, and the one that is
-//! finished first is the package.
+//! A package is made by a job, which may have to begin again. Each attempt has pieces of its own, and the one
+//! that is finished first is the package.
 
 use sealog_core::id::{Hash, TenantId, Uuid};
 
@@ -80,7 +81,8 @@ pub enum PackageCreated {
 }
 
 impl Control {
-    /// Queues the job along with it, if the identity is confirmed, the case is in one of `states`, and nothing is left to decide.
+    /// Queues the job along with it, if the identity is confirmed, the case is in one of `states`, and
+    /// nothing is left to decide.
     pub fn create_package(
         &self,
         new: NewCasePackage,
@@ -213,8 +215,8 @@ impl Control {
         })
     }
 
-    /// Removes pieces of no use: of packages that were dropped, and of attempts that were not the first. How many; fewer than
-    /// asked for means that there are no more.
+    /// Removes pieces of no use: of packages that were dropped, and of attempts that were not the first. How
+    /// many; fewer than asked for means that there are no more.
     pub fn remove_pieces(&self, limit: usize) -> Answer<'_, u64> {
         self.change_in(Room::Reserve, Lock::None, move |db| {
             let sql = "DELETE FROM {case_package_pieces} WHERE (package_id, attempt, piece) IN (
@@ -295,7 +297,8 @@ fn read(row: &Row) -> Result<CasePackage, DbError> {
     })
 }
 
-/// Without their pieces: those are made from events and decisions again, and a copy in memory has no room for them.
+/// Without their pieces: those are made from events and decisions again, and a copy in memory has no room for
+/// them.
 pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<CasePackage>, DbError> {
     PACKAGES.all(db, read)
 }

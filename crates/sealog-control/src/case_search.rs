@@ -1,8 +1,8 @@
-//! Searches of cases: what was found for a data subject, frozen with its parameters. What is decided about it is in
-//! [`crate::case_found`].
+//! Searches of cases: what was found for a data subject, frozen with its parameters. What is decided about it
+//! is in [`crate::case_found`].
 //!
-//! A search is done by a job, which writes what it has found together with how far it has got: after a crash it goes on
-//! there. A search that was stopped goes on with another job.
+//! A search is done by a job, which writes what it has found together with how far it has got: after a crash
+//! it goes on there. A search that was stopped goes on with another job.
 
 use sealog_core::id::TenantId;
 
@@ -98,7 +98,8 @@ impl Control {
         })
     }
 
-    /// Goes on with one that was stopped or has failed, in another job. Whether it has not ended, and there was room.
+    /// Goes on with one that was stopped or has failed, in another job. Whether it has not ended, and there
+    /// was room.
     pub fn resume_case_search(
         &self,
         id: SearchId,
@@ -137,8 +138,8 @@ impl Control {
         })
     }
 
-    /// Keeps what a piece has come to. Nothing is kept, and nothing answered, if the search is another job's by now; refused
-    /// while the disk has no room to spare.
+    /// Keeps what a piece has come to. Nothing is kept, and nothing answered, if the search is another job's
+    /// by now; refused while the disk has no room to spare.
     pub fn advance_case_search(
         &self,
         id: SearchId,
@@ -202,7 +203,8 @@ impl Control {
         })
     }
 
-    /// Values that are the person's, that must not be disclosed, or that somebody decided to disclose, with their kinds.
+    /// Values that are the person's, that must not be disclosed, or that somebody decided to disclose, with
+    /// their kinds.
     pub fn case_values(&self, id: SearchId) -> Answer<'_, Vec<(String, String)>> {
         self.read(move |db| {
             let sql = "SELECT value, kind FROM {case_values} WHERE search_id = ?1 ORDER BY value, kind";

@@ -142,8 +142,8 @@ impl Control {
         self.run(payer, move || database.change_in(room, lock, |db, _| act(db)))
     }
 
-    /// A change that takes so much room that it is refused where the disk has none to spare: what is left is for events, and for
-    /// changes of who may do what.
+    /// A change that takes so much room that it is refused where the disk has none to spare: what is left is
+    /// for events, and for changes of who may do what.
     pub(crate) fn change_bulky<T: Send + 'static>(
         &self,
         bytes: u64,
@@ -191,8 +191,8 @@ impl Control {
                 changed = Some((tenant_id, version));
                 Ok(Some(value))
             });
-            // It counts even when it failed behind that: it may have been made all the same, or be made later,
-            // and then the database tells of its version.
+            // It counts even when it failed behind that: it may have been made all the same, or be made
+            // later, and then the database tells of its version.
             if let (Lock::Version, Some((tenant_id, version))) = (lock, changed) {
                 versions.note([(tenant_id, version.filter(|_| made.is_ok()))]);
             }
@@ -205,8 +205,8 @@ impl Control {
         payer: Payer,
         act: impl FnOnce() -> Result<T, E> + Send + 'static,
     ) -> Answer<'_, T, E> {
-        // Half of the queue is closed to what strangers can ask for (look-ups of keys, sessions and links, attempts
-        // to sign in): no crowd of them keeps a key from being revoked.
+        // Half of the queue is closed to what strangers can ask for (look-ups of keys, sessions and links,
+        // attempts to sign in): no crowd of them keeps a key from being revoked.
         let waiting_max = if payer == Payer::Stranger { WAITING_MAX / 2 } else { WAITING_MAX };
         let answer = self.pool.run_below(waiting_max, payer, COST, act);
         Box::pin(async move {

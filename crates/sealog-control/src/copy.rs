@@ -12,8 +12,9 @@ use crate::schema::SCHEMA;
 use crate::sqlite;
 
 impl Control {
-    /// Copies everything, as it is at one moment, into a new file that only its owner can read: durable when it returns. Nobody waits for it: it reads by a connection of its own.
-    /// The projects that the copy knows, those that are reserved for system chains among them.
+    /// Copies everything, as it is at one moment, into a new file that only its owner can read: durable when
+    /// it returns. Nobody waits for it: it reads by a connection of its own. The projects that the copy
+    /// knows, those that are reserved for system chains among them.
     ///
     /// Blocks, for as long as the file takes to be read and written.
     pub fn copy_to(&self, path: &Path) -> Result<BTreeSet<ProjectId>, StoreError> {

@@ -1,5 +1,5 @@
-//! Changes that make a session and what it stands on agree: a session begins with a password or a code, and ends
-//! with them. Each is one transaction, and all of them have one order.
+//! Changes that make a session and what it stands on agree: a session begins with a password or a code, and
+//! ends with them. Each is one transaction, and all of them have one order.
 
 use sealog_core::id::Hash;
 
@@ -39,8 +39,8 @@ impl Control {
         })
     }
 
-    /// A new password in place of that with the hash `from`, which ends all sessions of the person but one. Not
-    /// if the person has another password by now. The address is as well known as it was.
+    /// A new password in place of that with the hash `from`, which ends all sessions of the person but one.
+    /// Not if the person has another password by now. The address is as well known as it was.
     pub fn change_password(
         &self,
         id: PersonId,
@@ -87,8 +87,8 @@ impl Control {
     }
 }
 
-/// What somebody has shown, which must still hold when the session begins. Whoever signs in gets a new token, and
-/// the old one is worth nothing.
+/// What somebody has shown, which must still hold when the session begins. Whoever signs in gets a new token,
+/// and the old one is worth nothing.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Shown {
     /// The password of which this is the hash. The session takes the place of the one that the browser had. A

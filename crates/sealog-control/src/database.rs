@@ -66,7 +66,8 @@ impl Database {
         }
     }
 
-    /// Whether there is room for so many bytes beside what is kept free. A database server looks after its own.
+    /// Whether there is room for so many bytes beside what is kept free. A database server looks after its
+    /// own.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         match &self.driver {
             Driver::Sqlite(file) => file.has_room(bytes),
@@ -74,7 +75,8 @@ impl Database {
         }
     }
 
-    /// Copies everything into a new file; the projects that the copy knows. A database server has its own tools for that.
+    /// Copies everything into a new file; the projects that the copy knows. A database server has its own
+    /// tools for that.
     pub(crate) fn copy_to(&self, schema: &Schema, path: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
         match &self.driver {
             Driver::Sqlite(file) => file.copy_to(schema, path),

@@ -26,8 +26,9 @@ pub enum DeviceSeen {
 }
 
 impl Control {
-    /// Notes that a person has signed in with a browser. A person has at most `most` of them: the one that was not
-    /// used for the longest is forgotten. `notice` is put into the outbox if the person has others and this one is new.
+    /// Notes that a person has signed in with a browser. A person has at most `most` of them: the one that
+    /// was not used for the longest is forgotten. `notice` is put into the outbox if the person has others
+    /// and this one is new.
     pub fn signed_in_with(&self, device: Device, most: u64, notice: NewNotice) -> Answer<'_, DeviceSeen> {
         self.change_in(Room::Ordinary, Lock::None, move |db| {
             let Device { person_id, digest, last_seen_at_ms, .. } = device;

@@ -1,5 +1,5 @@
-//! What ends at a time, found by it: keys, trials, memberships of auditors. Pages of a list in the order of the
-//! ends, for whoever tells people of them.
+//! What ends at a time, found by it: keys, trials, memberships of auditors. Pages of a list in the order of
+//! the ends, for whoever tells people of them.
 
 use sealog_core::id::{TenantId, Uuid};
 
@@ -49,8 +49,8 @@ impl Control {
         })
     }
 
-    /// Auditors by when their membership ends, by the ids of their persons; those at the place itself included, since one
-    /// person's membership of several tenants can end at one time.
+    /// Auditors by when their membership ends, by the ids of their persons; those at the place itself
+    /// included, since one person's membership of several tenants can end at one time.
     pub fn auditors_ending(&self, page: EndPage) -> Answer<'_, Vec<Member>> {
         self.read(move |db| {
             let EndPage { after, until_ms, limit } = page;

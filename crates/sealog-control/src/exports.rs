@@ -1,5 +1,6 @@
-//! Exports: a query and a range of `chain_seq` that were frozen. The events themselves are read at each download,
-//! and since events never change, each has the same bytes; the first one that was complete says how many.
+//! Exports: a query and a range of `chain_seq` that were frozen. The events themselves are read at each
+//! download, and since events never change, each has the same bytes; the first one that was complete says how
+//! many.
 
 use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
 
@@ -9,8 +10,8 @@ use crate::person::PersonId;
 use crate::record::{self, Records};
 
 impl Control {
-    /// A tenant keeps so many. The oldest of those that were downloaded whole gives way to one more, and `records` are
-    /// told of it as of the state before; nothing is made where there is none.
+    /// A tenant keeps so many. The oldest of those that were downloaded whole gives way to one more, and
+    /// `records` are told of it as of the state before; nothing is made where there is none.
     pub fn create_export(
         &self,
         new: NewExport,

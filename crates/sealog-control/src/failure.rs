@@ -1,6 +1,6 @@
-//! Failed sign-ins of people who have an account: counted as they come, and recorded together, so that the system
-//! chains have one event a minute for an account, with the count. Kept here, so that several nodes count together
-//! and a restart loses none. They are no part of a copy.
+//! Failed sign-ins of people who have an account: counted as they come, and recorded together, so that the
+//! system chains have one event a minute for an account, with the count. Kept here, so that several nodes
+//! count together and a restart loses none. They are no part of a copy.
 
 use sealog_core::id::TenantId;
 use sealog_store::pool::Payer;
@@ -46,8 +46,8 @@ impl Control {
         })
     }
 
-    /// Takes the counts that began at `until_ms` or before, of at most so many people, and keeps a record of each
-    /// for every tenant that the person is a member of, in one transaction. How many people it was.
+    /// Takes the counts that began at `until_ms` or before, of at most so many people, and keeps a record of
+    /// each for every tenant that the person is a member of, in one transaction. How many people it was.
     pub fn record_failures(&self, until_ms: u64, limit: usize, tell: TellFailures) -> Answer<'_, usize> {
         self.change(Lock::Order, move |db| {
             let sql = "SELECT person_id, passwords, codes, began_at_ms FROM {failures}

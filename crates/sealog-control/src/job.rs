@@ -21,8 +21,8 @@ impl Control {
         })
     }
 
-    /// As [`Jobs::create_job`], unless there is one with this id: of any number of callers, one makes it. Whether it
-    /// is new.
+    /// As [`Jobs::create_job`], unless there is one with this id: of any number of callers, one makes it.
+    /// Whether it is new.
     pub fn create_job_once(&self, new: NewJob) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             if find(db, new.id)?.is_some() {
@@ -42,8 +42,8 @@ impl Control {
         })
     }
 
-    /// As [`Jobs::create_job`], with records for the system chain of its tenant. Nothing, and no record, if people of
-    /// the tenant have asked for so many jobs of the kind that have not ended.
+    /// As [`Jobs::create_job`], with records for the system chain of its tenant. Nothing, and no record, if
+    /// people of the tenant have asked for so many jobs of the kind that have not ended.
     pub fn queue_job(
         &self,
         new: NewJob,
@@ -175,8 +175,8 @@ impl Control {
         })
     }
 
-    /// Those of all tenants and of the operator, newest first: what was created before `page.after`. Only those that have not
-    /// ended, if that is asked for.
+    /// Those of all tenants and of the operator, newest first: what was created before `page.after`. Only
+    /// those that have not ended, if that is asked for.
     pub fn all_jobs(&self, unended: bool, page: ListPage) -> Answer<'_, Vec<Job>> {
         self.read(move |db| {
             let mut params = vec![page.limit.into()];

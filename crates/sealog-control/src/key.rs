@@ -75,9 +75,10 @@ impl Control {
         })
     }
 
-    /// A new key of the same project and mode in place of one that works, which works until its end in any case, and
-    /// no longer than `old_ends_at_ms`. Of the two the new one is returned; `records` are told of the old one as it
-    /// is now, and of the new one. Nothing when there is no such key, or it does not work any more.
+    /// A new key of the same project and mode in place of one that works, which works until its end in any
+    /// case, and no longer than `old_ends_at_ms`. Of the two the new one is returned; `records` are told of
+    /// the old one as it is now, and of the new one. Nothing when there is no such key, or it does not work
+    /// any more.
     pub fn roll_key(&self, roll: KeyRoll, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>> {
         self.change_of_tenant(Lock::Version, move |db| {
             let Some((tenant_id, old, new)) = self::roll(db, roll)? else { return Ok(None) };
@@ -109,7 +110,8 @@ impl Control {
         self.read(move |db| newest(db, tenant_id, projects.as_deref(), page))
     }
 
-    /// Keys of a project that work, and whose end comes after `now_ms` and not after `until_ms`: the next to end first.
+    /// Keys of a project that work, and whose end comes after `now_ms` and not after `until_ms`: the next to
+    /// end first.
     pub fn keys_expiring(
         &self,
         project_id: ProjectId,

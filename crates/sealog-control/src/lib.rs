@@ -7,7 +7,8 @@
 //! delays reads of events.
 //!
 //! Whole operations, never rows. Nothing is ever deleted that an event could point at: keys are revoked,
-//! frameworks disabled, memberships ended. An export that gives way to another leaves an event that says what it was.
+//! frameworks disabled, memberships ended. An export that gives way to another leaves an event that says what
+//! it was.
 //!
 //! **What is durable when.** After `Ok` a change is durable and seen by every later call. After an error it
 //! was not made, or is not known to have been made.
@@ -116,13 +117,15 @@ pub use session::Session;
 pub use snapshot::ControlSnapshot;
 pub use tenant::{NewTenant, Tenant, TenantChange};
 
-/// What a server that starts would find in a PostgreSQL database: the tables of events and those of control data.
+/// What a server that starts would find in a PostgreSQL database: the tables of events and those of control
+/// data.
 pub fn look(url: &str) -> Result<store_postgres::Look, store_postgres::OpenError> {
     store_postgres::look(url, &[postgres::steps(&SCHEMA)])
 }
 
-/// What a server that starts would find of control data in a data directory: steps of the schema that were made, and
-/// that this program knows. Nothing where there is no such file yet. An error is what it would refuse.
+/// What a server that starts would find of control data in a data directory: steps of the schema that were
+/// made, and that this program knows. Nothing where there is no such file yet. An error is what it would
+/// refuse.
 pub fn look_in_directory(dir: &std::path::Path) -> Result<Option<(usize, usize)>, OpenError> {
     sqlite::look(dir, &SCHEMA)
 }

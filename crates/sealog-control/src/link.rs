@@ -1,8 +1,8 @@
 //! Links that are used once: to claim the first account, to set a new password, to accept an invitation.
 //!
-//! A link carries a secret of 256 bits, of which only the digest is kept. A link that is shown where it is made
-//! has its digest here. One that is mailed has none: its secret is made when the mail leaves ([`crate::outbox`]),
-//! and the outbox has the digest, under the key that [`Link::notice_key`] names.
+//! A link carries a secret of 256 bits, of which only the digest is kept. A link that is shown where it is
+//! made has its digest here. One that is mailed has none: its secret is made when the mail leaves
+//! ([`crate::outbox`]), and the outbox has the digest, under the key that [`Link::notice_key`] names.
 //!
 //! What a link is used for and that it was used are one transaction: a crash leaves the link as it was or its
 //! work done, and of any number of callers with the same link one has used it.
@@ -24,10 +24,11 @@ use crate::{sent, session, tenant};
 pub const RESETS_MAX: usize = 3;
 
 impl Control {
-    /// Keeps a link, with the notice that mails it if it is mailed. Links of the same kind for the same person,
-    /// or for the same address in the same tenant, are worth nothing any more; of links to a new password that are mailed
-    /// the newest [`RESETS_MAX`] work, since mails overtake each other and anybody can ask for one. Nothing, and no record, when there
-    /// is no such person or tenant. A link of a person can concern several tenants, so each record names its own.
+    /// Keeps a link, with the notice that mails it if it is mailed. Links of the same kind for the same
+    /// person, or for the same address in the same tenant, are worth nothing any more; of links to a new
+    /// password that are mailed the newest [`RESETS_MAX`] work, since mails overtake each other and anybody
+    /// can ask for one. Nothing, and no record, when there is no such person or tenant. A link of a person
+    /// can concern several tenants, so each record names its own.
     pub fn create_link(
         &self,
         link: Link,
@@ -42,8 +43,8 @@ impl Control {
         })
     }
 
-    /// A link that is neither used nor over, by the digest of its secret. An invitation whose sender is no member any
-    /// more is over.
+    /// A link that is neither used nor over, by the digest of its secret. An invitation whose sender is no
+    /// member any more is over.
     pub fn link(&self, secret: Hash, now_ms: u64) -> Answer<'_, Option<Link>> {
         self.read_for(Payer::Stranger, move |db| find(db, secret, now_ms))
     }
@@ -57,8 +58,8 @@ impl Control {
         })
     }
 
-    /// The invitations of a tenant that are neither accepted nor over, as [`Links::link`] has it, in the order in which they were made, at
-    /// most so many.
+    /// The invitations of a tenant that are neither accepted nor over, as [`Links::link`] has it, in the
+    /// order in which they were made, at most so many.
     pub fn invitations(&self, tenant_id: TenantId, now_ms: u64, limit: usize) -> Answer<'_, Vec<Link>> {
         self.read(move |db| {
             let sql = format!("{} WHERE {} ORDER BY number LIMIT ?3", LINKS.select, open());
@@ -66,10 +67,10 @@ impl Control {
         })
     }
 
-    /// Keeps an invitation and the notice that mails it, on behalf of somebody who may give these roles. It takes
-    /// the place of one of the same tenant to the same address, of which `records` are told, if that is for one
-    /// of these roles, too. A tenant has at most `open_max` at a time. Refused, too, where the sender it names is no
-    /// member who may give its role: what was looked up before the transaction may be over.
+    /// Keeps an invitation and the notice that mails it, on behalf of somebody who may give these roles. It
+    /// takes the place of one of the same tenant to the same address, of which `records` are told, if that is
+    /// for one of these roles, too. A tenant has at most `open_max` at a time. Refused, too, where the sender
+    /// it names is no member who may give its role: what was looked up before the transaction may be over.
     pub fn invite(
         &self,
         link: Link,
@@ -174,8 +175,8 @@ impl Control {
     }
 
     /// Makes the person a member who has the address of the invitation, or who gets it here: `Guest`.
-    /// `Err(AlreadyExists)` if the person is a member already, if the address belongs to somebody else than the
-    /// one who accepts, or if that one was never shown to have it.
+    /// `Err(AlreadyExists)` if the person is a member already, if the address belongs to somebody else than
+    /// the one who accepts, or if that one was never shown to have it.
     pub fn accept_invitation(
         &self,
         secret: Hash,

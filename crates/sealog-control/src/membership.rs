@@ -27,9 +27,10 @@ impl Control {
         })
     }
 
-    /// Nothing when the person is no member of the tenant. A tenant that has an owner whose membership does not end
-    /// keeps one. Somebody whose last membership ends by it has no sessions any more. Invitations that the person has
-    /// sent and may not send any more are withdrawn, and so are all of a membership that had ended.
+    /// Nothing when the person is no member of the tenant. A tenant that has an owner whose membership does
+    /// not end keeps one. Somebody whose last membership ends by it has no sessions any more. Invitations
+    /// that the person has sent and may not send any more are withdrawn, and so are all of a membership that
+    /// had ended.
     pub fn update_member(
         &self,
         tenant_id: TenantId,
@@ -66,7 +67,8 @@ impl Control {
         self.read(move |db| MEMBERS.page(db, Some(("tenant_id", tenant_id.into())), page, read_member))
     }
 
-    /// Those with one of these roles whose membership has not ended, in the order in which they became members.
+    /// Those with one of these roles whose membership has not ended, in the order in which they became
+    /// members.
     pub fn members_with_roles(
         &self,
         tenant_id: TenantId,
@@ -122,8 +124,8 @@ impl Role {
         }
     }
 
-    /// Whether somebody who has it may make others what they are. Admins have no say over owners, neither over those
-    /// who are nor over who becomes one.
+    /// Whether somebody who has it may make others what they are. Admins have no say over owners, neither
+    /// over those who are nor over who becomes one.
     pub fn may_give(self, given: Role) -> bool {
         match self {
             Role::Owner => true,
@@ -301,8 +303,8 @@ pub(crate) fn auditors_ending(db: &mut dyn Db, params: &[Value]) -> Result<Vec<M
     readable(db, &sql, params, read_member)
 }
 
-/// What the person has sent for roles that are not theirs to give any more, or all of it where the membership has ended:
-/// one that begins again brings nothing back.
+/// What the person has sent for roles that are not theirs to give any more, or all of it where the membership
+/// has ended: one that begins again brings nothing back.
 fn withdraw(
     db: &mut dyn Db,
     before: &Membership,

@@ -1,4 +1,5 @@
-//! Sessions of those who run the instance. A session begins with a password, which opens nothing, and becomes whole with a code.
+//! Sessions of those who run the instance. A session begins with a password, which opens nothing, and becomes
+//! whole with a code.
 
 use sealog_core::id::Hash;
 use sealog_store::pool::Payer;
@@ -8,8 +9,8 @@ use crate::db::{Db, DbError, Lock, Room, Row, all, one, params};
 use crate::ops_user::{self, OpsUserId};
 
 impl Control {
-    /// Begins a session for what somebody has shown. Not if that does not hold any more: the password was changed, the account
-    /// removed, the code used, or the session that asked for it has ended.
+    /// Begins a session for what somebody has shown. Not if that does not hold any more: the password was
+    /// changed, the account removed, the code used, or the session that asked for it has ended.
     pub fn begin_ops_session(&self, session: OpsSession, shown: OpsShown) -> Answer<'_, bool> {
         // In one order with every change of an account: that ends this session, or this finds it changed.
         self.change_in(Room::Reserve, Lock::Order, move |db| {
@@ -81,9 +82,11 @@ pub struct OpsSession {
 /// What somebody has shown, which must still hold when the session begins.
 #[derive(Clone, PartialEq, Eq)]
 pub enum OpsShown {
-    /// The password of which this is the hash: never enough for a whole session. It takes the place of the one that the browser had.
+    /// The password of which this is the hash: never enough for a whole session. It takes the place of the
+    /// one that the browser had.
     Password { hash: String, replaces: Option<Hash> },
-    /// A code of this time step, for the session that a right password has begun. The whole one takes its place.
+    /// A code of this time step, for the session that a right password has begun. The whole one takes its
+    /// place.
     Code { asked_by: Hash, secret: Vec<u8>, step: u64 },
 }
 

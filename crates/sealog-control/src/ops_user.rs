@@ -7,8 +7,9 @@ use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, one,
 use crate::error::ChangeError;
 
 impl Control {
-    /// With a link that sets the password. Whoever has the address and has never shown a code gets the new link in place of
-    /// the one before, and stays who they are; `Err(AlreadyExists)` if that account is in use.
+    /// With a link that sets the password. Whoever has the address and has never shown a code gets the new
+    /// link in place of the one before, and stays who they are; `Err(AlreadyExists)` if that account is in
+    /// use.
     pub fn add_ops_user(&self, new: NewOpsUser) -> Answer<'_, OpsUser, ChangeError> {
         self.change(Lock::Order, move |db| add(db, new))
     }
@@ -34,7 +35,8 @@ impl Control {
         self.read(move |db| by_email(db, &email))
     }
 
-    /// Ends all sessions, and forgets password, authenticator and link. The id stays known; the address is free.
+    /// Ends all sessions, and forgets password, authenticator and link. The id stays known; the address is
+    /// free.
     pub fn remove_ops_user(&self, email: String, now_ms: u64) -> Answer<'_, Option<OpsUser>> {
         self.change(Lock::Order, move |db| {
             let Some(user) = by_email(db, &email)? else { return Ok(None) };
@@ -46,7 +48,8 @@ impl Control {
         })
     }
 
-    /// Sets the password by a link, which works once, and ends all sessions. Nothing if there is no such link, or it is over.
+    /// Sets the password by a link, which works once, and ends all sessions. Nothing if there is no such
+    /// link, or it is over.
     pub fn enrol_ops_user(
         &self,
         link: Hash,
@@ -64,7 +67,8 @@ impl Control {
         })
     }
 
-    /// Keeps the secret of an authenticator until its first code. One that was shown to work stays, and the answer is no.
+    /// Keeps the secret of an authenticator until its first code. One that was shown to work stays, and the
+    /// answer is no.
     pub fn offer_ops_authenticator(&self, id: OpsUserId, secret: Vec<u8>) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             let sql = format!(
@@ -113,7 +117,8 @@ pub struct OpsUser {
     pub password_hash: Option<String>,
     /// Of the authenticator; offered until `last_step` is there.
     pub secret: Option<Vec<u8>>,
-    /// The newest time step of which a code was used; nothing until the first one has confirmed the authenticator.
+    /// The newest time step of which a code was used; nothing until the first one has confirmed the
+    /// authenticator.
     pub last_step: Option<u64>,
     pub link: Option<OpsLink>,
     pub created_at_ms: u64,
@@ -189,7 +194,8 @@ pub(crate) fn find(db: &mut dyn Db, id: OpsUserId) -> Result<Option<OpsUser>, Db
     one(db, &format!("{} WHERE id = ?1 AND {STAYS}", OPS_USERS.select), params![id], read)
 }
 
-/// A code of this step was right for this secret. Whether it is the first use of the step, and of any after it.
+/// A code of this step was right for this secret. Whether it is the first use of the step, and of any after
+/// it.
 pub(crate) fn use_step(db: &mut dyn Db, id: OpsUserId, secret: &[u8], step: u64) -> Result<bool, DbError> {
     let sql = format!(
         "UPDATE {{ops_users}} SET last_step = ?3 WHERE id = ?1 AND secret = ?2 AND (last_step IS NULL OR last_step < ?3) AND {STAYS}"

@@ -170,8 +170,8 @@ pub enum NoticeOutcome {
     },
 }
 
-/// A notice as it is kept, sent or not. Address and parameters of one that was sent or given up long ago are gone;
-/// its key stays taken.
+/// A notice as it is kept, sent or not. Address and parameters of one that was sent or given up long ago are
+/// gone; its key stays taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptNotice {
     pub key: String,

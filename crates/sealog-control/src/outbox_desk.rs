@@ -31,8 +31,8 @@ impl Control {
         self.read(move |db| find(db, id))
     }
 
-    /// It is due at once, also one that was given up, for as long as its text is kept. With records for the system chain of
-    /// its tenant. Whether it was one that can be sent.
+    /// It is due at once, also one that was given up, for as long as its text is kept. With records for the
+    /// system chain of its tenant. Whether it was one that can be sent.
     pub fn retry_notice(&self, id: i64, now_ms: u64, records: Vec<NewRecord>) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
             let sql = "UPDATE {outbox} SET due_at_ms = ?2, given_up_at_ms = NULL

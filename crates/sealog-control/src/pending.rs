@@ -11,8 +11,8 @@ use crate::db::{Db, DbError, ListPage, Listed, Lock, Room, Row, Value, all, coun
 use crate::record::{NewRecord, insert, insert_all};
 
 impl Control {
-    /// Records of what changed no control data: who signed in, who looked at what. They are durable before it goes on.
-    /// `room` is what they may use of a full disk.
+    /// Records of what changed no control data: who signed in, who looked at what. They are durable before it
+    /// goes on. `room` is what they may use of a full disk.
     pub fn add_records(&self, records: Vec<(TenantId, NewRecord)>, room: Room) -> Answer<'_, ()> {
         self.change_in(room, Lock::Order, move |db| insert_all(db, &records))
     }

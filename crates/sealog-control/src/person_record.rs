@@ -1,5 +1,5 @@
-//! Records of what concerns a person everywhere: one for each tenant that the person is a member of when the change
-//! is made, kept in its transaction.
+//! Records of what concerns a person everywhere: one for each tenant that the person is a member of when the
+//! change is made, kept in its transaction.
 
 use std::fmt;
 
@@ -19,8 +19,8 @@ pub struct PersonRecords {
 type Tell = Box<dyn Fn() -> NewRecord + Send>;
 
 impl PersonRecords {
-    /// `tell` makes a record, with an id of its own at each call. Memberships that have ended at `now_ms` hear of
-    /// nothing.
+    /// `tell` makes a record, with an id of its own at each call. Memberships that have ended at `now_ms`
+    /// hear of nothing.
     pub fn told_by(now_ms: u64, tell: impl Fn() -> NewRecord + Send + 'static) -> PersonRecords {
         PersonRecords { now_ms, tell: Some(Box::new(tell)) }
     }

@@ -1,7 +1,7 @@
 //! The driver for PostgreSQL: tables in a schema of their own, on connections that the store lends.
 //!
-//! A change of what a request may do first increments the store's version. That row is a lock as well: changes
-//! are serialised by it, so creation has one order.
+//! A change of what a request may do first increments the store's version. That row is a lock as well:
+//! changes are serialised by it, so creation has one order.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Room on the disk that is kept for control data: on a full disk keys must still be revocable.
 //!
 //! Segments leave a part of the disk alone, but they are not the only ones who write to it. So there is a
-//! file that takes room and holds nothing. When less than a little is left, it is removed before a change that
-//! may use it (see [`Room`](crate::db::Room)), and made again when there is room. Until then, all other
+//! file that takes room and holds nothing. When less than a little is left, it is removed before a change
+//! that may use it (see [`Room`](crate::db::Room)), and made again when there is room. Until then, all other
 //! changes are refused: whoever comes first must not use it up.
 
 use std::io;
@@ -48,7 +48,8 @@ impl Reserve {
         self.disk.free_bytes(&self.dir).is_ok_and(|free| free >= wanted)
     }
 
-    /// Whether something large leaves enough for events and for changes. A disk that does not say is taken at its word later.
+    /// Whether something large leaves enough for events and for changes. A disk that does not say is taken at
+    /// its word later.
     pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
         self.disk.free_bytes(&self.dir).is_ok_and(|free| free >= SPARE_BYTES.saturating_add(bytes))
     }

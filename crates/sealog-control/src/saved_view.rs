@@ -1,5 +1,5 @@
-//! Saved views: a name for a query of the events page, for one person in one tenant, or shared by that person with
-//! those who may see a project.
+//! Saved views: a name for a query of the events page, for one person in one tenant, or shared by that person
+//! with those who may see a project.
 
 use sealog_core::id::{ProjectId, TenantId, Uuid};
 
@@ -63,7 +63,8 @@ pub enum WhoseView {
 }
 
 impl Control {
-    /// Keeps a view, in place of the person's own of the same name. One that is shared is not replaced: others use it.
+    /// Keeps a view, in place of the person's own of the same name. One that is shared is not replaced:
+    /// others use it.
     pub fn save_view(
         &self,
         view: SavedView,

@@ -1,13 +1,13 @@
-//! Invitations by who has sent them. An invitation is worth something for as long as its sender is a member who may
-//! give its role: what somebody has handed out before leaving does not stay behind.
+//! Invitations by who has sent them. An invitation is worth something for as long as its sender is a member
+//! who may give its role: what somebody has handed out before leaving does not stay behind.
 
 use sealog_core::id::{TenantId, Uuid};
 
 use crate::db::{Db, DbError, all, params};
 use crate::person::PersonId;
 
-/// Of a row of links: its sender, if one is known, is a member at the time that the parameter has. A membership that
-/// ends on a day ends without a change that could withdraw anything.
+/// Of a row of links: its sender, if one is known, is a member at the time that the parameter has. A
+/// membership that ends on a day ends without a change that could withdraw anything.
 pub(crate) fn sender_stays(now_ms: &str) -> String {
     format!(
         "(links.invited_by IS NULL OR EXISTS (
@@ -16,7 +16,8 @@ pub(crate) fn sender_stays(now_ms: &str) -> String {
     )
 }
 
-/// Withdraws what somebody has sent for these roles. A tenant has a bounded number of invitations, so this is, too.
+/// Withdraws what somebody has sent for these roles. A tenant has a bounded number of invitations, so this
+/// is, too.
 pub(crate) fn withdraw(
     db: &mut dyn Db,
     tenant_id: TenantId,

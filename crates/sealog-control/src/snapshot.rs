@@ -57,8 +57,8 @@ impl Control {
     }
 }
 
-/// Each kind in the order of creation; system projects, actions, settings, sessions and authenticators in that
-/// of their keys.
+/// Each kind in the order of creation; system projects, actions, settings, sessions and authenticators in
+/// that of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControlSnapshot {
     pub tenants: Vec<Tenant>,

@@ -147,7 +147,8 @@ impl File {
         made
     }
 
-    /// Copies what is committed into a new file, by a connection of its own: whoever reads or changes goes on meanwhile. The projects that the copy knows.
+    /// Copies what is committed into a new file, by a connection of its own: whoever reads or changes goes on
+    /// meanwhile. The projects that the copy knows.
     pub(crate) fn copy_to(&self, schema: &Schema, to: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
         let from =
             self.directory.as_ref().map(|directory| directory.path().join(format!("{}.db", schema.name)));
@@ -268,7 +269,7 @@ impl From<rusqlite::Error> for DbError {
     }
 }
 
-// ---- Statements ---------------------------------------------------------------------------------------------------
+// ---- Statements -----------------------------------------------------------------------------------------
 
 struct Statements<'a>(&'a Connection);
 
@@ -317,7 +318,7 @@ impl ToSql for Value {
     }
 }
 
-// ---- Opening ------------------------------------------------------------------------------------------------------
+// ---- Opening --------------------------------------------------------------------------------------------
 
 /// Why a database could not be opened.
 #[derive(Debug)]
@@ -381,7 +382,8 @@ fn open_file(dir: &Path, path: &Path, schema: &Schema, locking: Locking) -> Resu
     Ok(db)
 }
 
-/// How many migrations the file of a directory has seen, and how many there are; nothing where there is no file. Another process may have it open.
+/// How many migrations the file of a directory has seen, and how many there are; nothing where there is no
+/// file. Another process may have it open.
 pub(crate) fn look(dir: &Path, schema: &Schema) -> Result<Option<(usize, usize)>, OpenError> {
     let path = dir.join(format!("{}.db", schema.name));
     let looked = || {
@@ -393,8 +395,8 @@ pub(crate) fn look(dir: &Path, schema: &Schema) -> Result<Option<(usize, usize)>
         file.take(HEADER_BYTES).read_to_end(&mut beginning).map_err(Unopened::Io)?;
         let log = dir.join(format!("{}.db-wal", schema.name));
         let is_whole = fs::metadata(log).map_or(true, |log| log.len() == 0);
-        // SQLite reads a file in this mode only where it may make others beside it. Without a write-ahead log the
-        // file itself has the number, in its header.
+        // SQLite reads a file in this mode only where it may make others beside it. Without a write-ahead log
+        // the file itself has the number, in its header.
         let version = if is_whole {
             version_in(&beginning)
         } else {
@@ -408,7 +410,8 @@ pub(crate) fn look(dir: &Path, schema: &Schema) -> Result<Option<(usize, usize)>
     looked().map_err(|error: Unopened| error.of(schema, path.clone()))
 }
 
-/// "The user version", a number in the header of the file format of SQLite. A file that is yet to be made has none.
+/// "The user version", a number in the header of the file format of SQLite. A file that is yet to be made has
+/// none.
 fn version_in(header: &[u8]) -> i64 {
     let number = header.get(60..64).and_then(|bytes| bytes.try_into().ok());
     number.map_or(0, |bytes| i64::from(i32::from_be_bytes(bytes)))

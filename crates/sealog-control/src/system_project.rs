@@ -1,5 +1,5 @@
-//! The project that is reserved for a tenant's system chain. It is no row of `projects`: it has no name, no keys and
-//! no frameworks, no list shows it, and nothing can change it.
+//! The project that is reserved for a tenant's system chain. It is no row of `projects`: it has no name, no
+//! keys and no frameworks, no list shows it, and nothing can change it.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::db::{Db, DbError, Lock, all, one, params};
 use crate::tenant;
 
 impl Control {
-    /// The tenant's reserved project, which is `new` if there was none. `new` is chosen by the caller from randomness
-    /// ([`ProjectId::system_from_random`]), and any other kind of id is refused. Of several that ask at once, on any node, all
-    /// get the same answer. Nothing when there is no such tenant.
+    /// The tenant's reserved project, which is `new` if there was none. `new` is chosen by the caller from
+    /// randomness ([`ProjectId::system_from_random`]), and any other kind of id is refused. Of several that
+    /// ask at once, on any node, all get the same answer. Nothing when there is no such tenant.
     pub fn system_project(&self, tenant_id: TenantId, new: ProjectId) -> Answer<'_, Option<ProjectId>> {
         let database = Arc::clone(&self.database);
         self.run(Payer::Operator, move || {

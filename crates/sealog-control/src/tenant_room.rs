@@ -1,8 +1,8 @@
 //! What the cases of a tenant take of the disk, and how much they may.
 //!
-//! Events are bounded by rates and plans. Cases are not: whoever may open them can open as many as they like, and
-//! each search and each package keeps what it has found. A limit is asked for before each of these three begins,
-//! so what a tenant has can exceed it by one search or one package, which have bounds of their own.
+//! Events are bounded by rates and plans. Cases are not: whoever may open them can open as many as they like,
+//! and each search and each package keeps what it has found. A limit is asked for before each of these three
+//! begins, so what a tenant has can exceed it by one search or one package, which have bounds of their own.
 
 use sealog_core::id::TenantId;
 use sealog_store::StoreError;

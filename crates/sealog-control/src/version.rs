@@ -1,5 +1,5 @@
-//! Cache invalidation: how often a tenant's data has changed, so that a cached answer is known to be stale, and
-//! a change of one tenant invalidates no other tenant's.
+//! Cache invalidation: how often a tenant's data has changed, so that a cached answer is known to be stale,
+//! and a change of one tenant invalidates no other tenant's.
 //!
 //! Every process counts for itself what it has heard of. What it changes itself it counts at once; on
 //! PostgreSQL it hears of the others by the version in the store's shared row, at which every node looks

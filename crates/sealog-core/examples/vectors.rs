@@ -1,8 +1,10 @@
-//! Writes the test vectors: `cargo run -p sealog-core --example vectors`. `vectors/README.md` says what they are.
+//! Writes the test vectors: `cargo run -p sealog-core --example vectors`. `vectors/README.md` says what they
+//! are.
 //!
-//! What is to come out stands here as it was thought out, never as the implementation gives it: canonical texts are spelled out, and results
-//! name the event and the reason. Only the hashes are computed, and the other implementations compute those again. `tests/suite/vectors.rs`
-//! includes this file, compares it with what is checked in, and runs every case.
+//! What is to come out stands here as it was thought out, never as the implementation gives it: canonical
+//! texts are spelled out, and results name the event and the reason. Only the hashes are computed, and the
+//! other implementations compute those again. `tests/suite/vectors.rs` includes this file, compares it with
+//! what is checked in, and runs every case.
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +40,7 @@ struct Cases<T> {
     cases: Vec<T>,
 }
 
-// ---- Canonical text -----------------------------------------------------------------------------------------------
+// ---- Canonical text -------------------------------------------------------------------------------------
 
 #[derive(Debug, Serialize)]
 pub(crate) struct MetadataCase {
@@ -300,7 +302,7 @@ const INVALID: &[(&str, &str)] = &[
     ("a string that is the rest of a key", "{\"a\"b\":1}"),
 ];
 
-// ---- Chains -------------------------------------------------------------------------------------------------------
+// ---- Chains ---------------------------------------------------------------------------------------------
 
 #[derive(Debug, Serialize)]
 pub(crate) struct ChainCase {
@@ -1041,7 +1043,8 @@ fn malformed_events(add: Add<'_>) {
     );
 }
 
-/// Where several rules are broken, the first one in the list names the reason, at the first event that breaks any.
+/// Where several rules are broken, the first one in the list names the reason, at the first event that breaks
+/// any.
 fn precedence(add: Add<'_>) {
     let five = plain();
     let three = raws(&five[..3]);

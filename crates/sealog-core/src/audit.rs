@@ -1,7 +1,8 @@
 //! The check of an export: events as text, from wherever they were kept, and heads that were noted earlier.
 //!
-//! A store knows where its chain begins and ends; an export says neither. This puts around [`Check`] what such a text needs: which chain it
-//! is, which way it is ordered, events that are no proper events. `vectors/README.md` has the rules, and cases for every one of them.
+//! A store knows where its chain begins and ends; an export says neither. This puts around [`Check`] what
+//! such a text needs: which chain it is, which way it is ordered, events that are no proper events.
+//! `vectors/README.md` has the rules, and cases for every one of them.
 
 use std::fmt;
 
@@ -10,7 +11,8 @@ use crate::id::{Hash, ProjectId, TenantId};
 use crate::json::{self, JsonError, Members};
 use crate::verify::{Before, Check, Reason};
 
-/// The fields that take part in the check. An event may have any others: they are not hashed, so nothing can be said of them.
+/// The fields that take part in the check. An event may have any others: they are not hashed, so nothing can
+/// be said of them.
 pub const CHECKED_FIELDS: [&str; 11] = [
     "log_id",
     "tenant_id",
@@ -25,7 +27,8 @@ pub const CHECKED_FIELDS: [&str; 11] = [
     "hash",
 ];
 
-/// A position in the chain and its hash, written `SEQ:HASH`: what someone noted of a chain earlier, and what to note of it now.
+/// A position in the chain and its hash, written `SEQ:HASH`: what someone noted of a chain earlier, and what
+/// to note of it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotedHead {
     pub chain_seq: u64,
@@ -116,7 +119,8 @@ pub struct Fault {
     /// As it stands in the event; for [`Reason::Tail`] the noted one. None where it cannot be read.
     pub hash: Option<Hash>,
     pub reason: Reason,
-    /// More about [`Reason::Malformed`] and [`Reason::Tail`]. It may quote the input, so it is not fit for a terminal as it stands.
+    /// More about [`Reason::Malformed`] and [`Reason::Tail`]. It may quote the input, so it is not fit for a
+    /// terminal as it stands.
     pub problem: Option<String>,
 }
 
@@ -160,7 +164,8 @@ impl Audit {
         self.broken.is_none()
     }
 
-    /// Takes the next entry. Oldest first, it is checked at once and dropped; newest first, it is kept for [`Audit::finish`].
+    /// Takes the next entry. Oldest first, it is checked at once and dropped; newest first, it is kept for
+    /// [`Audit::finish`].
     pub fn entry(&mut self, entry: Entry) {
         if self.oldest_first {
             return self.examine(&entry);
@@ -171,7 +176,8 @@ impl Audit {
         };
         self.held.push(entry);
         if let Some(seq) = seq {
-            // Newest first means that it falls all the way. Anything else is checked as it came, and breaks where it is out of order.
+            // Newest first means that it falls all the way. Anything else is checked as it came, and breaks
+            // where it is out of order.
             self.oldest_first = self.held_seqs > 0 && seq >= self.last_held_seq;
             self.held_seqs += 1;
             self.last_held_seq = seq;

@@ -8,13 +8,15 @@ use crate::json;
 /// Longest `action`, `actor_id`, `resource` and optional input, in Unicode scalar values. Spec 8.
 pub const FIELD_SCALARS_MAX: usize = 255;
 
-/// The part of an event's payload that its sender decides: `"action":A,"actor_id":R,"resource":S,"metadata":M}` in canonical text.
+/// The part of an event's payload that its sender decides:
+/// `"action":A,"actor_id":R,"resource":S,"metadata":M}` in canonical text.
 ///
 /// Kept as one text because it is stored, hashed and returned byte for byte; the fields are slices of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventText {
     text: Box<str>,
-    /// Where the action, the actor and the resource end. Found once, since every event is asked for its fields several times.
+    /// Where the action, the actor and the resource end. Found once, since every event is asked for its
+    /// fields several times.
     ends: [u32; 3],
 }
 
@@ -49,7 +51,8 @@ impl EventText {
         EventText { text: text.into_boxed_str(), ends: [action, actor_id, resource] }
     }
 
-    /// Takes text from a store. Nothing if it does not have the shape; whether it is the right text only its hash can tell.
+    /// Takes text from a store. Nothing if it does not have the shape; whether it is the right text only its
+    /// hash can tell.
     pub fn from_stored(text: String) -> Option<EventText> {
         let ends = cut(text.as_bytes())?.ends;
         let [action, actor_id, resource] = ends.map(|end| u32::try_from(end).ok());
@@ -71,7 +74,8 @@ pub fn split(text: &str) -> Option<Fields<'_>> {
     cut(text.as_bytes())?.fields(text)
 }
 
-/// Whether this is the text of an event, as far as that shows without its hash: UTF-8 that can be cut into its fields.
+/// Whether this is the text of an event, as far as that shows without its hash: UTF-8 that can be cut into
+/// its fields.
 pub fn is_text(text: &[u8]) -> bool {
     (text.is_ascii() || std::str::from_utf8(text).is_ok()) && cut(text).is_some()
 }
@@ -119,7 +123,8 @@ pub fn hash(prev_hash: Hash, log_id: Ulid, tenant_id: TenantId, text: &str, time
     Preimage::default().hash(prev_hash, log_id, tenant_id, text.as_bytes(), timestamp_ms)
 }
 
-/// What is hashed for an event, as one piece: SHA-256 is faster on that than on parts. Its memory, and what it begins with, serve for the next event.
+/// What is hashed for an event, as one piece: SHA-256 is faster on that than on parts. Its memory, and what
+/// it begins with, serve for the next event.
 #[derive(Debug, Default)]
 pub struct Preimage {
     bytes: Vec<u8>,

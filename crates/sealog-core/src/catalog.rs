@@ -12,7 +12,8 @@ use crate::steps;
 
 /// Of longer actions and names the beginning is compared.
 const SUGGESTION_CHARACTERS_MAX: usize = 64;
-/// What a suggestion may cost: more than the whole catalog takes for an action that is like none of its names.
+/// What a suggestion may cost: more than the whole catalog takes for an action that is like none of its
+/// names.
 const SUGGESTION_STEPS_MAX: usize = 500_000;
 
 /// The built-in catalog. Spec 2.4.
@@ -199,8 +200,9 @@ impl Catalog {
         Err(Reject::ActionInvalid { action: action.to_owned(), suggestion: None })
     }
 
-    /// The known name that takes the fewest edits, for the one event that is reported. Costs at most [`SUGGESTION_STEPS_MAX`] steps: long names are compared by their beginning, names that
-    /// cannot be closer than the best so far are left early, and the search ends with the best of what it has seen.
+    /// The known name that takes the fewest edits, for the one event that is reported. Costs at most
+    /// [`SUGGESTION_STEPS_MAX`] steps: long names are compared by their beginning, names that cannot be
+    /// closer than the best so far are left early, and the search ends with the best of what it has seen.
     pub fn suggest<'n>(&'n self, action: &str, custom: &'n HashMap<String, CustomAction>) -> Option<&'n str> {
         let beginning = |name: &str| name.chars().take(SUGGESTION_CHARACTERS_MAX).collect::<Vec<char>>();
         let (wanted, mut steps) = (beginning(action), SUGGESTION_STEPS_MAX);
@@ -263,8 +265,8 @@ fn first_segment(action: &str) -> &str {
     action.split('.').next().unwrap_or_default()
 }
 
-/// A required field is present when its key exists with a value other than `null`; where a key stands twice, the last one counts. One pass over the metadata, however many fields there
-/// are.
+/// A required field is present when its key exists with a value other than `null`; where a key stands twice,
+/// the last one counts. One pass over the metadata, however many fields there are.
 fn require(action: &str, metadata: Option<&str>, fields: &[String]) -> Result<(), Reject> {
     if fields.is_empty() {
         return Ok(());
@@ -291,7 +293,8 @@ fn require(action: &str, metadata: Option<&str>, fields: &[String]) -> Result<()
     }
 }
 
-/// How many characters must be put in, taken out or replaced to get from one text to the other; nothing if that is more than `at_most`, or if there are no steps left.
+/// How many characters must be put in, taken out or replaced to get from one text to the other; nothing if
+/// that is more than `at_most`, or if there are no steps left.
 ///
 /// Of the table of distances only the band is filled in which a value can be at most `at_most`.
 fn edits(from: &[char], to: &[char], at_most: usize, steps: &mut usize) -> Option<usize> {
@@ -378,7 +381,8 @@ mod tests {
 
     #[test]
     fn frameworks_keep_their_places() {
-        // Stores keep sets of frameworks by these places: new ones go to the end, and none is ever moved or removed.
+        // Stores keep sets of frameworks by these places: new ones go to the end, and none is ever moved or
+        // removed.
         let ids: Vec<&str> =
             Catalog::builtin().frameworks.iter().map(|framework| framework.framework.as_str()).collect();
         assert_eq!(

@@ -56,14 +56,16 @@ impl Head {
 
     /// An id above the last one, whatever the clock says.
     ///
-    /// t0: an event is sealed at 12:00:00.000. t1: the clock is set back an hour. t2: the next event must still sort behind the first, since a
-    /// reader may already have been shown a page that ends with it. So time stands still for this chain until the clock has caught up.
+    /// t0: an event is sealed at 12:00:00.000. t1: the clock is set back an hour. t2: the next event must
+    /// still sort behind the first, since a reader may already have been shown a page that ends with it. So
+    /// time stands still for this chain until the clock has caught up.
     fn next_log_id(&self, now_ms: u64, random: Random80) -> Ulid {
         let now_ms = now_ms.min(TIMESTAMP_MS_MAX);
         if now_ms > self.log_id.timestamp_ms() {
             Ulid::new(now_ms, random)
         } else {
-            // Counting up carries into the milliseconds when the random part is all ones, which keeps both orders.
+            // Counting up carries into the milliseconds when the random part is all ones, which keeps both
+            // orders.
             Ulid(self.log_id.0.checked_add(1).expect("times end long before 48 bits of milliseconds do"))
         }
     }

@@ -15,7 +15,8 @@ use crate::time;
 
 /// Most events in one request. Spec 8.
 pub const BATCH_EVENTS_MAX: usize = 100;
-/// Of the events that are sealed now: what their fields mean and how their hash is made. Each stored event keeps its own.
+/// Of the events that are sealed now: what their fields mean and how their hash is made. Each stored event
+/// keeps its own.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// An event that has been read and is well formed; the catalog has not seen it yet.
@@ -89,18 +90,20 @@ impl Annotations {
     }
 }
 
-/// Most bytes that the text of an event can have: canonical text is never longer than what was sent, and a body has at most this size. Spec 8.
+/// Most bytes that the text of an event can have: canonical text is never longer than what was sent, and a
+/// body has at most this size. Spec 8.
 pub const EVENT_BYTES_MAX: usize = 2 << 20;
 
-/// What a batch body holds. Events past the limit are counted, not kept: a body of tiny events must not become a hundred times its size.
+/// What a batch body holds. Events past the limit are counted, not kept: a body of tiny events must not
+/// become a hundred times its size.
 #[derive(Debug)]
 pub struct Batch {
     pub events: Vec<Result<Draft, Reject>>,
     pub count: usize,
 }
 
-/// Reads the body of `POST /v1/events`. The outer error is a body that is no JSON object, the inner one an event that is wrong: idempotency is
-/// looked at between the two.
+/// Reads the body of `POST /v1/events`. The outer error is a body that is no JSON object, the inner one an
+/// event that is wrong: idempotency is looked at between the two.
 pub fn parse_single(body: &[u8]) -> Result<Result<Draft, Reject>, Reject> {
     let mut scanner = Scanner::watching(utf8(body)?, &INPUTS[OPTIONAL]);
     if scanner.peek().is_some_and(|byte| byte != b'{') {
@@ -423,7 +426,8 @@ impl StoredEvent {
         self.sealed.head()
     }
 
-    /// Whether this program knows what the fields of the event mean. A store keeps no event of which it does not.
+    /// Whether this program knows what the fields of the event mean. A store keeps no event of which it does
+    /// not.
     pub fn has_known_schema(&self) -> bool {
         (1..=SCHEMA_VERSION).contains(&self.schema_version)
     }
@@ -464,8 +468,8 @@ impl StoredEvent {
         out.extend_from_slice(b"\"}");
     }
 
-    /// Reads what [`StoredEvent::put_json`] writes, from a response or an export. White space and the order of fields do not matter; the text of
-    /// each value does.
+    /// Reads what [`StoredEvent::put_json`] writes, from a response or an export. White space and the order
+    /// of fields do not matter; the text of each value does.
     pub fn parse_json(text: &str) -> Result<StoredEvent, String> {
         parse_stored(text)
     }

@@ -30,8 +30,8 @@ impl Ulid {
         u64::try_from(self.0 >> Self::RANDOM_BITS).unwrap_or(u64::MAX)
     }
 
-    /// Reads the 26 characters in either case. Letters outside the alphabet (`I`, `L`, `O`, `U`) are refused, not guessed at:
-    /// an id has one spelling.
+    /// Reads the 26 characters in either case. Letters outside the alphabet (`I`, `L`, `O`, `U`) are refused,
+    /// not guessed at: an id has one spelling.
     pub fn parse(text: &str) -> Option<Ulid> {
         let bytes = text.as_bytes();
         // The first character carries 3 bits; above 7 the value would not fit in 128.
@@ -60,7 +60,8 @@ impl Ulid {
         Self::letters(self.0 >> Self::RANDOM_BITS)
     }
 
-    /// The letters of the random part. In two halves, each in a register of its own: shifting 128 bits takes several times as long.
+    /// The letters of the random part. In two halves, each in a register of its own: shifting 128 bits takes
+    /// several times as long.
     pub(crate) fn random_text(self) -> [u8; Self::TEXT_LEN - Self::TIME_LEN] {
         let mut text = [0u8; _];
         let (high, low) = text.split_at_mut(8);
@@ -201,8 +202,8 @@ pub struct TenantId(pub Uuid);
 pub struct ProjectId(pub Uuid);
 
 impl ProjectId {
-    /// The UUID version of the projects that are reserved for system chains. It is made for uses like this one
-    /// (RFC 9562, section 5.8); no other project has it.
+    /// The UUID version of the projects that are reserved for system chains. It is made for uses like this
+    /// one (RFC 9562, section 5.8); no other project has it.
     const SYSTEM_VERSION: u8 = 8;
 
     /// Of a project that tenants send events to: a UUID of version 4.
@@ -253,8 +254,8 @@ impl Mode {
 
 /// Which chain an event belongs to: the project, in one mode. The only place that knows the chain's scope.
 ///
-/// The tenant is part of it although a project already implies its tenant: whoever asks for a chain must name both, so a mix-up of tenants
-/// finds nothing instead of another tenant's events.
+/// The tenant is part of it although a project already implies its tenant: whoever asks for a chain must name
+/// both, so a mix-up of tenants finds nothing instead of another tenant's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChainId {
     pub tenant_id: TenantId,
@@ -263,8 +264,8 @@ pub struct ChainId {
 }
 
 impl ChainId {
-    /// Whether it is a tenant's system chain: what operators and people have changed. It is sealed, read, verified
-    /// and followed like any other, and counts toward no usage. Its mode is always live.
+    /// Whether it is a tenant's system chain: what operators and people have changed. It is sealed, read,
+    /// verified and followed like any other, and counts toward no usage. Its mode is always live.
     pub fn is_system(self) -> bool {
         self.mode == Mode::Live && self.project_id.is_system()
     }
@@ -292,7 +293,8 @@ impl Hash {
         }
         let mut bytes = [0u8; 32];
         for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-            // Upper case is another spelling, hence another text than the one that was hashed into the next event.
+            // Upper case is another spelling, hence another text than the one that was hashed into the next
+            // event.
             if pair.iter().any(u8::is_ascii_uppercase) {
                 return None;
             }

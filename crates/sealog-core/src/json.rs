@@ -1,8 +1,9 @@
 //! A JSON scanner that writes canonical text.
 //!
-//! Why not a JSON library: an event is evidence, so `metadata` must come back as it was sent. Every value type loses something (`1.0`,
-//! duplicate keys, lone surrogates, big integers) and every recursive parser has a depth at which it gives up or crashes. This one keeps
-//! the client's own tokens, needs no recursion, and takes one pass over the text. `docs/format.md` has the rule that it follows.
+//! Why not a JSON library: an event is evidence, so `metadata` must come back as it was sent. Every value
+//! type loses something (`1.0`, duplicate keys, lone surrogates, big integers) and every recursive parser has
+//! a depth at which it gives up or crashes. This one keeps the client's own tokens, needs no recursion, and
+//! takes one pass over the text. `docs/format.md` has the rule that it follows.
 
 use std::ops::Range;
 
@@ -71,9 +72,11 @@ impl Sink for Discard {
 pub struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
-    /// From here to `at` the canonical text is the client's own and has not been written yet: most values are one copy.
+    /// From here to `at` the canonical text is the client's own and has not been written yet: most values are
+    /// one copy.
     kept: usize,
-    /// One entry for each open bracket inside [`Scanner::value`]: true for an object. Kept here so that its memory is used again.
+    /// One entry for each open bracket inside [`Scanner::value`]: true for an object. Kept here so that its
+    /// memory is used again.
     open: Vec<bool>,
     /// An escape was met.
     escaped: bool,
@@ -86,7 +89,8 @@ struct Watch {
     names: &'static [&'static str],
     /// Bit n is set if a name has n bytes: most keys are ruled out by their length.
     lengths: u64,
-    /// The member whose value is being scanned: number of its name, and where the value begins in the canonical text.
+    /// The member whose value is being scanned: number of its name, and where the value begins in the
+    /// canonical text.
     inside: Option<(usize, usize)>,
     found: Vec<(usize, Range<usize>)>,
     /// A key was spelled with escapes, and may be any.
@@ -107,7 +111,8 @@ impl<'a> Scanner<'a> {
         Scanner::watching(text, &[])
     }
 
-    /// One that notices which members of an object have one of these names: [`Scanner::watched`]. Names need no escapes and have less than 64 bytes.
+    /// One that notices which members of an object have one of these names: [`Scanner::watched`]. Names need
+    /// no escapes and have less than 64 bytes.
     pub fn watching(text: &'a str, names: &'static [&'static str]) -> Scanner<'a> {
         let lengths = names.iter().fold(0, |lengths, name| lengths | 1 << name.len());
         let watch = Watch { names, lengths, inside: None, found: Vec::new(), escaped_key: false };
@@ -151,7 +156,8 @@ impl<'a> Scanner<'a> {
         self.expect(b'[', "expected an array")
     }
 
-    /// Inside an object: the next key as canonical text in `key`, quotes included, or false behind the last member.
+    /// Inside an object: the next key as canonical text in `key`, quotes included, or false behind the last
+    /// member.
     pub fn next_key(&mut self, first: &mut bool, key: &mut Vec<u8>) -> Result<bool, JsonError> {
         key.clear();
         match self.peek() {
@@ -278,7 +284,8 @@ impl<'a> Scanner<'a> {
         Ok(true)
     }
 
-    /// After a complete value: closes what closes here. True when another value is to come, false when the outermost one is complete.
+    /// After a complete value: closes what closes here. True when another value is to come, false when the
+    /// outermost one is complete.
     fn close_or_continue<S: Sink>(&mut self, out: &mut S) -> Result<bool, JsonError> {
         while let Some(&in_object) = self.open.last() {
             steps::count(1);
@@ -634,7 +641,8 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// How many bytes stand for themselves in a string before a quote, an escape or a control character, eight at a time.
+/// How many bytes stand for themselves in a string before a quote, an escape or a control character, eight at
+/// a time.
 fn plain_run(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGH: u64 = u64::from_le_bytes([0x80; 8]);

@@ -33,7 +33,8 @@ pub fn generate(mode: Mode, random: [u8; 32]) -> String {
         }
         *slot = BASE62[remainder as usize];
     }
-    // In one piece from the beginning: the caller can wipe what it gets, and nothing else of it is on the heap.
+    // In one piece from the beginning: the caller can wipe what it gets, and nothing else of it is on the
+    // heap.
     let prefix = prefix(mode);
     let mut key = String::with_capacity(prefix.len() + SECRET_LEN + CHECKSUM_LEN);
     key.push_str(prefix);
@@ -57,7 +58,8 @@ pub struct Presented<'a> {
     rest: &'a str,
 }
 
-/// Reads the value of an `Authorization` header. Spec 5. Unless its digest is that of a key, the token has to be looked at further: [`Presented::check_form`].
+/// Reads the value of an `Authorization` header. Spec 5. Unless its digest is that of a key, the token has to
+/// be looked at further: [`Presented::check_form`].
 pub fn parse_authorization(header: Option<&str>) -> Result<Presented<'_>, Reject> {
     let header = header.ok_or(Reject::MissingHeader)?;
     let (scheme, token) = header.split_once(' ').ok_or(Reject::InvalidFormat)?;
@@ -75,7 +77,8 @@ pub fn parse_authorization(header: Option<&str>) -> Result<Presented<'_>, Reject
 }
 
 impl Presented<'_> {
-    /// Whether it has the form of a key. Every key has, so this is only for tokens whose digest is nobody's: it spares a look into the store.
+    /// Whether it has the form of a key. Every key has, so this is only for tokens whose digest is nobody's:
+    /// it spares a look into the store.
     pub fn check_form(&self) -> Result<(), Reject> {
         check_form(self.rest)
     }

@@ -1,10 +1,12 @@
 //! The members of `metadata` as searches see them: names, and texts of scalar values.
 //!
-//! Whoever searches does not know whether `42` was sent as a number or as a string, so both have the same text. A list matches by each of its items. What lies deeper is not seen by name.
+//! Whoever searches does not know whether `42` was sent as a number or as a string, so both have the same
+//! text. A list matches by each of its items. What lies deeper is not seen by name.
 
 use crate::json::{self, Items, Members};
 
-/// Members of one event that an index takes. An event with more is looked into by every search for a member instead: no action of the catalog names more than a third of this.
+/// Members of one event that an index takes. An event with more is looked into by every search for a member
+/// instead: no action of the catalog names more than a third of this.
 pub const INDEXED_MAX: usize = 32;
 
 /// A member that `metadata` must have.
@@ -36,7 +38,8 @@ impl FieldIs {
     }
 }
 
-/// The scalar members of canonical `metadata` and the scalar items of its lists, each with the name of its member and its text. Where a name stands twice, both count. `null` is absent.
+/// The scalar members of canonical `metadata` and the scalar items of its lists, each with the name of its
+/// member and its text. Where a name stands twice, both count. `null` is absent.
 pub fn scalars(metadata: &str) -> impl Iterator<Item = (&str, &str)> {
     Members::of(metadata).flat_map(|(name, value)| {
         let items = Items::of(if value.starts_with('[') { value } else { "" });
@@ -49,7 +52,8 @@ pub fn named<'a>(metadata: &'a str, name: &str) -> impl Iterator<Item = &'a str>
     Members::of(metadata).filter(move |(known, _)| *known == name).map(|(_, value)| value)
 }
 
-/// Shows an index the scalars of an event, up to [`INDEXED_MAX`]. False when there are more: then those that were shown are not all.
+/// Shows an index the scalars of an event, up to [`INDEXED_MAX`]. False when there are more: then those that
+/// were shown are not all.
 pub fn index<'a>(metadata: Option<&'a str>, mut take: impl FnMut(&'a str, &'a str)) -> bool {
     let Some(metadata) = metadata else { return true };
     let mut left = INDEXED_MAX;

@@ -51,8 +51,8 @@ impl Plan {
         }
     }
 
-    /// Stands in for a plan that the configuration no longer has. Evidence comes first: what a tenant has enabled is
-    /// still taken, and the policy for its keys holds. Pages enable nothing more.
+    /// Stands in for a plan that the configuration no longer has. Evidence comes first: what a tenant has
+    /// enabled is still taken, and the policy for its keys holds. Pages enable nothing more.
     pub fn unknown(name: &str) -> Plan {
         Plan { frameworks: FrameworkSet::ALL, key_expiry_policy: true, ..Plan::named(name) }
     }
@@ -90,7 +90,8 @@ impl QuotaNotice {
     }
 }
 
-/// Whether events may be sent: a trial that has ended stops them unless billing is active. Without a trial date nothing expires.
+/// Whether events may be sent: a trial that has ended stops them unless billing is active. Without a trial
+/// date nothing expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Billing {
     pub trial_ends_at_ms: Option<u64>,

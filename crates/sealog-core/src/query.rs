@@ -9,7 +9,8 @@ use crate::reject::Reject;
 use crate::steps;
 use crate::time::Date;
 
-/// A closed set of parameters: a parser knows no others, and the published description of the interface lists them all.
+/// A closed set of parameters: a parser knows no others, and the published description of the interface lists
+/// them all.
 macro_rules! parameters {
     ($(#[$about:meta])* $name:ident { $($variant:ident $text:literal)* }) => {
         $(#[$about])*
@@ -23,8 +24,9 @@ macro_rules! parameters {
                 match self { $($name::$variant => $text),* }
             }
 
-            /// What stands in a query string, in its order. The first name that is unknown or stands twice ends it, so a query costs one pass and as many
-            /// comparisons as there are parameters, however many names it has.
+            /// What stands in a query string, in its order. The first name that is unknown or stands twice
+            /// ends it, so a query costs one pass and as many comparisons as there are parameters, however
+            /// many names it has.
             pub fn read(query: &str) -> Result<Vec<($name, String)>, Reject> {
                 let mut values = Vec::with_capacity($name::ALL.len());
                 let mut seen = [false; $name::ALL.len()];
@@ -199,7 +201,8 @@ impl SeqRange {
     }
 }
 
-/// The cursor for the events below this `chain_seq`, for lists of this chain. A page may end where none of its events stood, so it need not be that of an event that was returned.
+/// The cursor for the events below this `chain_seq`, for lists of this chain. A page may end where none of
+/// its events stood, so it need not be that of an event that was returned.
 pub fn encode_cursor(chain_seq: u64, chain: ChainId) -> String {
     Ulid(u128::from(chain_seq) << 64 | u128::from(cursor_check(chain_seq, chain))).to_string()
 }
@@ -210,8 +213,8 @@ fn decode_cursor(text: &str, chain: ChainId) -> Option<u64> {
     (value & u128::from(u64::MAX) == u128::from(cursor_check(chain_seq, chain))).then_some(chain_seq)
 }
 
-/// Keeps a mistyped cursor, or one of another project, from being taken for one of this list. It is no secret and guards none: a list only ever shows
-/// the caller's own chain.
+/// Keeps a mistyped cursor, or one of another project, from being taken for one of this list. It is no secret
+/// and guards none: a list only ever shows the caller's own chain.
 fn cursor_check(chain_seq: u64, chain: ChainId) -> u64 {
     let digest = Sha256::digest(format!("sealog cursor {chain} {chain_seq}"));
     u64::from_be_bytes(std::array::from_fn(|at| digest[at]))
@@ -231,7 +234,8 @@ fn invalid(name: &str, problem: &'static str) -> Reject {
     Reject::InvalidParam { name: name.to_owned(), problem }
 }
 
-/// An integer of any length; beyond 128 bits it stops at the end of the range, which every rule here treats alike.
+/// An integer of any length; beyond 128 bits it stops at the end of the range, which every rule here treats
+/// alike.
 pub fn integer(name: &str, value: &str) -> Result<i128, Reject> {
     let (negative, digits) = match value.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -243,7 +247,8 @@ pub fn integer(name: &str, value: &str) -> Result<i128, Reject> {
     Ok(value.parse().unwrap_or(if negative { i128::MIN } else { i128::MAX }))
 }
 
-/// Form-encoded pairs: the name decoded, the value as it stands. Stricter than browsers are: what is not well formed is refused, not guessed at.
+/// Form-encoded pairs: the name decoded, the value as it stands. Stricter than browsers are: what is not well
+/// formed is refused, not guessed at.
 struct Pairs<'q>(&'q str);
 
 impl<'q> Iterator for Pairs<'q> {

@@ -1,7 +1,8 @@
 //! Every way in which a request can be wrong, and the one table of error codes.
 //!
-//! A [`Reject`] is something that the client can fix. Each variant has one documented [`Code`]; the match between the two has no `_` arm, so a new
-//! variant does not compile until it has a code, and a new code not until it has a row in [`CODES`] (a test sees to that).
+//! A [`Reject`] is something that the client can fix. Each variant has one documented [`Code`]; the match
+//! between the two has no `_` arm, so a new variant does not compile until it has a code, and a new code not
+//! until it has a row in [`CODES`] (a test sees to that).
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Steps that an input causes, counted in tests: what one request can cost is asserted in steps and never in time.
+//! Steps that an input causes, counted in tests: what one request can cost is asserted in steps and never in
+//! time.
 
 /// Counts steps of this thread. Nothing in a build that is used.
 #[cfg(not(test))]

@@ -9,7 +9,8 @@ pub const TIMESTAMP_MS_MAX: u64 = 253_402_300_799_999;
 
 /// Days since 1970-01-01 of a date in the proleptic Gregorian calendar.
 ///
-/// Counts in years that begin in March, so that the leap day is the last of its year and needs no case of its own.
+/// Counts in years that begin in March, so that the leap day is the last of its year and needs no case of its
+/// own.
 fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let march_year = if month <= 2 { year - 1 } else { year };
     let era = march_year.div_euclid(400);
@@ -82,7 +83,8 @@ pub fn parse_iso_ms(text: &str) -> Option<u64> {
     Some(days * DAY_MS + time * 1000 + number(text.get(20..23)?)?)
 }
 
-/// Whether the text is a time by RFC 3339: any offset, any number of fraction digits, a leap second where one can be.
+/// Whether the text is a time by RFC 3339: any offset, any number of fraction digits, a leap second where one
+/// can be.
 pub fn is_rfc3339(text: &str) -> bool {
     rfc3339(text).is_some()
 }

@@ -1,6 +1,7 @@
 //! The one verifier: the API, the dashboard, the command line and the auditor's program all call it.
 //!
-//! It is told what came before and what to expect, because a chain that is only checked against itself can be cut short without a trace.
+//! It is told what came before and what to expect, because a chain that is only checked against itself can be
+//! cut short without a trace.
 
 use crate::canonical::Preimage;
 use crate::chain::{Head, Sealed};
@@ -42,7 +43,8 @@ pub enum Reason {
     Head,
     /// The chain ends before a head that it is known to have had.
     Tail,
-    /// It lacks a field that is checked, or has one that is no proper value. Only in text from outside ([`crate::audit`]).
+    /// It lacks a field that is checked, or has one that is no proper value. Only in text from outside
+    /// ([`crate::audit`]).
     Malformed,
 }
 
@@ -159,8 +161,8 @@ impl<'a> From<&'a StoredEvent> for Record<'a> {
     }
 }
 
-/// Consecutive events of a chain with nothing wrong among them. Stretches are checked side by side, on as many cores as there are; [`Check::stretch`] then looks at
-/// where they meet.
+/// Consecutive events of a chain with nothing wrong among them. Stretches are checked side by side, on as
+/// many cores as there are; [`Check::stretch`] then looks at where they meet.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
     first: Sealed,
@@ -197,8 +199,8 @@ impl Stretch {
 
 /// A verification under way. Feed it the items of a range in ascending `chain_seq`, then [`Check::finish`].
 ///
-/// A missing event shows at the next one that exists, which may lie past the range; and the hash of a damaged record is only known from its successor.
-/// So a caller goes on feeding while [`Check::wants_more`].
+/// A missing event shows at the next one that exists, which may lie past the range; and the hash of a damaged
+/// record is only known from its successor. So a caller goes on feeding while [`Check::wants_more`].
 #[derive(Debug)]
 pub struct Check {
     first_seq: u64,
@@ -232,7 +234,8 @@ impl Check {
         }
     }
 
-    /// Holds the event with this seq against what was recorded of it: whoever rewrites a chain from some event on leaves hashes and links that fit each other.
+    /// Holds the event with this seq against what was recorded of it: whoever rewrites a chain from some
+    /// event on leaves hashes and links that fit each other.
     pub fn knowing(mut self, recorded: Head) -> Check {
         self.known = Some(recorded).filter(|head| head.chain_seq > 0);
         self
@@ -274,7 +277,8 @@ impl Check {
         self.take(&record.sealed, &record.sealed, fault);
     }
 
-    /// Takes in events that were found sound among themselves. The same as taking them in one by one, if an event that is known stands at its end.
+    /// Takes in events that were found sound among themselves. The same as taking them in one by one, if an
+    /// event that is known stands at its end.
     pub fn stretch(&mut self, stretch: &Stretch) {
         let Stretch { first, last } = stretch;
         assert!(last.chain_seq <= self.last_seq, "a stretch lies within what is checked");
@@ -290,7 +294,8 @@ impl Check {
         }
     }
 
-    /// Whether the next event is to be looked at for itself, and not only for what it says of a damaged one before it.
+    /// Whether the next event is to be looked at for itself, and not only for what it says of a damaged one
+    /// before it.
     fn may_go_on(&mut self, next: &Sealed) -> bool {
         if !self.wants_more() {
             return false;
@@ -347,7 +352,8 @@ impl Check {
         self.finish(&Head::EMPTY)
     }
 
-    /// Ends the check after the last item that exists. `recorded` is the head that the chain is known to have reached.
+    /// Ends the check after the last item that exists. `recorded` is the head that the chain is known to have
+    /// reached.
     pub fn finish(mut self, recorded: &Head) -> Verdict {
         if self.broken.is_none() {
             if let Some(at) = self.damaged {
@@ -366,7 +372,8 @@ impl Check {
         Verdict { checked: self.checked, first_seq: self.first_seq, last_seq, broken: self.broken }
     }
 
-    /// The last event has no successor to contradict it: whoever rewrites it and its hash is only found by the recorded head.
+    /// The last event has no successor to contradict it: whoever rewrites it and its hash is only found by
+    /// the recorded head.
     fn rewritten_head(&self, recorded: &Head) -> Option<Broken> {
         match self.before {
             Before::Event { hash, .. } if self.checked > 0 && self.next_seq - 1 == recorded.chain_seq => {
@@ -395,7 +402,8 @@ pub fn check<'a>(
     check.finish(recorded)
 }
 
-/// Checks that events continue a chain that ends with `head`, all of them, and returns the head that they lead to.
+/// Checks that events continue a chain that ends with `head`, all of them, and returns the head that they
+/// lead to.
 pub fn continues(head: &Head, events: &[StoredEvent]) -> Result<Head, Broken> {
     let before = Before::Event { hash: head.hash, log_id: head.log_id };
     let mut check = Check::new(head.chain_seq + 1, u64::MAX, before);

@@ -1,4 +1,5 @@
-//! Charts as the server draws them: where each shape stands, in numbers that templates write as attributes. Colours are classes, and every chart has its words and its table.
+//! Charts as the server draws them: where each shape stands, in numbers that templates write as attributes.
+//! Colours are classes, and every chart has its words and its table.
 
 use crate::text::{number, short_day};
 
@@ -41,7 +42,8 @@ fn tenths(value: u64) -> String {
     format!("{}.{}", value / 10, value % 10)
 }
 
-/// A number that people find on a scale, and that the highest bar does not pass: 1, 2, 2.5 or 5 times a power of ten for each step.
+/// A number that people find on a scale, and that the highest bar does not pass: 1, 2, 2.5 or 5 times a power
+/// of ten for each step.
 fn scale_max(highest: u64) -> u64 {
     let mut power = 1u64;
     loop {

@@ -1,4 +1,5 @@
-//! Cookies: the session's token, what a browser is known again by, and the choice of a theme. That of shortcuts is in `shortcuts.rs`.
+//! Cookies: the session's token, what a browser is known again by, and the choice of a theme. That of
+//! shortcuts is in `shortcuts.rs`.
 
 use axum::http::HeaderMap;
 use axum::http::header::{COOKIE, HOST};
@@ -123,7 +124,8 @@ impl Theme {
         }
     }
 
-    /// For the pages beneath a path, and for the documentation: two cookies, since neither the API nor the other pages need to be told.
+    /// For the pages beneath a path, and for the documentation: two cookies, since neither the API nor the
+    /// other pages need to be told.
     pub(crate) fn cookies(self, base: &str) -> [String; 2] {
         [base, "/docs"].map(|path| {
             format!("{THEME}={}; Path={path}; Max-Age={THEME_S}; HttpOnly; SameSite=Lax", self.as_str())

@@ -42,15 +42,16 @@ pub(crate) struct Figures {
     pub critical: Vec<u64>,
     /// The last day of each action.
     pub last_days: HashMap<String, u32>,
-    /// How many of all events were reads, and of which actions. Other figures may leave them out ([`Counting`]).
+    /// How many of all events were reads, and of which actions. Other figures may leave them out
+    /// ([`Counting`]).
     pub reads: u64,
     pub read_actions: Vec<String>,
     /// Of the chain, and not in any figure yet.
     pub uncounted: u64,
 }
 
-/// Whether events that only tell of somebody who looked are counted. Estimates of actors, severities and countries know
-/// nothing of actions, and have them in any case.
+/// Whether events that only tell of somebody who looked are counted. Estimates of actors, severities and
+/// countries know nothing of actions, and have them in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counting {
     All,

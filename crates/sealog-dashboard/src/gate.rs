@@ -126,10 +126,11 @@ pub(crate) fn check_request(origin: &str, method: &Method, asked: &Asked) -> Res
     Ok(())
 }
 
-/// Another site can make a browser send a form with its cookies. The browser says which site it was, or at least
-/// which origin; a program that is no browser says neither, and has no cookies that are not its own. From a page that
-/// lets no address leave ([`headers::hides_origin`]), an old browser that does not name the site says `null` for the
-/// origin: its forms are accepted where what was typed is the proof, and no session is.
+/// Another site can make a browser send a form with its cookies. The browser says which site it was, or at
+/// least which origin; a program that is no browser says neither, and has no cookies that are not its own.
+/// From a page that lets no address leave ([`headers::hides_origin`]), an old browser that does not name the
+/// site says `null` for the origin: its forms are accepted where what was typed is the proof, and no session
+/// is.
 fn check_site(own_origin: &str, method: &Method, asked: &Asked) -> Result<(), Problem> {
     let value = |name: HeaderName| asked.headers.get(name).map(HeaderValue::as_bytes);
     let is_ours = match (value(SEC_FETCH_SITE), value(ORIGIN)) {

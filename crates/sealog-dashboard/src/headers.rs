@@ -18,8 +18,9 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Pages that a link with a secret leads to. The secret is behind the `#`, which no browser sends, but for the one that
-/// turns a notice off, which a mail program sends; all the same, nothing of their address leaves, not even to us.
+/// Pages that a link with a secret leads to. The secret is behind the `#`, which no browser sends, but for
+/// the one that turns a notice off, which a mail program sends; all the same, nothing of their address
+/// leaves, not even to us.
 const OF_LINKS: [&str; 5] = ["/app/claim", "/app/reset", "/app/invitation", "/app/unsubscribe", "/ops/enrol"];
 
 /// Whether forms of such a page lead to this path. No session is needed there: a secret that was typed is.
@@ -31,8 +32,8 @@ pub(crate) fn hides_origin(path: &str) -> bool {
 /// For the answer to a request for this path.
 pub(crate) fn add(path: &str, mut response: Response) -> Response {
     let headers = response.headers_mut();
-    // Other sites learn no address from any page. With `no-referrer` an old browser would hide the origin of forms
-    // from us, too, by which we know that they are ours.
+    // Other sites learn no address from any page. With `no-referrer` an old browser would hide the origin of
+    // forms from us, too, by which we know that they are ours.
     let referrer = if OF_LINKS.contains(&path) { "no-referrer" } else { "same-origin" };
     headers.insert(REFERRER_POLICY, HeaderValue::from_static(referrer));
     for (name, value) in HEADERS {

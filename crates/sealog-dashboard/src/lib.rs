@@ -1,8 +1,8 @@
 //! The pages that people see.
 //!
-//! A request finds its row in the table of routes ([`routes`]), which names what it needs; [`gate`] finds out who
-//! asks and whether they may, for every page in one place; the page itself (`pages`, one file each, its template
-//! beside it by name) reads through the contracts of the store and of control data, and renders.
+//! A request finds its row in the table of routes ([`routes`]), which names what it needs; [`gate`] finds out
+//! who asks and whether they may, for every page in one place; the page itself (`pages`, one file each, its
+//! template beside it by name) reads through the contracts of the store and of control data, and renders.
 //!
 //! Every control is a link or a form first. Scripts make it quicker, and none is inline.
 

@@ -1,5 +1,5 @@
-//! Places for pages that read events: each may hold a few megabytes. More wait, and no organisation takes all of
-//! the places.
+//! Places for pages that read events: each may hold a few megabytes. More wait, and no organisation takes all
+//! of the places.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

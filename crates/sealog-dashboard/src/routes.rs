@@ -147,7 +147,8 @@ static ROUTES: &[Route] = rows! { Route:
 };
 
 impl Dashboard {
-    /// For `sealog_server::serve_with_pages`, which adds what it knows of a request ([`sealog_service::Visit`]).
+    /// For `sealog_server::serve_with_pages`, which adds what it knows of a request
+    /// ([`sealog_service::Visit`]).
     pub fn router(self: &Arc<Dashboard>) -> Router {
         let app = Arc::clone(self);
         // What is not in the table gets a page that says so.

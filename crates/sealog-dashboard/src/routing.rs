@@ -1,4 +1,5 @@
-//! What the table of the pages and that of the console have in common: what a row is, and how rows become a router.
+//! What the table of the pages and that of the console have in common: what a row is, and how rows become a
+//! router.
 
 use axum::Router;
 use axum::extract::{RawPathParams, Request};

@@ -1,10 +1,12 @@
-//! Shortcuts of single keys: one table for the list of them and for the links that they stand for. `keys.js` does them.
+//! Shortcuts of single keys: one table for the list of them and for the links that they stand for. `keys.js`
+//! does them.
 
 use axum::http::HeaderMap;
 
 use crate::cookies;
 
-/// The cookie that turns them off: whoever speaks to the machine, or hits keys by chance, must be able to (WCAG 2.1.4).
+/// The cookie that turns them off: whoever speaks to the machine, or hits keys by chance, must be able to
+/// (WCAG 2.1.4).
 const COOKIE: &str = "sealog_shortcuts";
 /// A year.
 const COOKIE_S: u64 = 365 * 24 * 60 * 60;

@@ -1,9 +1,10 @@
-//! Live views and downloads that are open: so many of one person, of one organisation and of all. Each holds a
-//! connection, and asks control data now and then whether it may go on.
+//! Live views and downloads that are open: so many of one person, of one organisation and of all. Each holds
+//! a connection, and asks control data now and then whether it may go on.
 //!
-//! Between organisations the places have a dynamic threshold, as the memory for answers has: one that has places gets
-//! another only while it then has no more than are left. So one gets at most half, and two a third each. The first place
-//! of an organisation comes from a reserve beside these: however many the others have, it gets one.
+//! Between organisations the places have a dynamic threshold, as the memory for answers has: one that has
+//! places gets another only while it then has no more than are left. So one gets at most half, and two a
+//! third each. The first place of an organisation comes from a reserve beside these: however many the others
+//! have, it gets one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

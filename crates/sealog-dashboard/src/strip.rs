@@ -73,8 +73,8 @@ pub(crate) fn state(from: u64, to: u64, runs: &[Run], now_ms: u64) -> State {
     State::Unknown
 }
 
-/// How far the chain is known to be sound from its first event on, which is this one, and when the oldest part of that was
-/// found.
+/// How far the chain is known to be sound from its first event on, which is this one, and when the oldest
+/// part of that was found.
 pub(crate) fn sound_from(first: u64, runs: &[Run]) -> Option<(u64, u64)> {
     let mut found: Option<(u64, u64)> = None;
     loop {

@@ -1,4 +1,5 @@
-//! How values are shown. What events hold is hostile until it has passed here and through the templates' escaping.
+//! How values are shown. What events hold is hostile until it has passed here and through the templates'
+//! escaping.
 
 use sealog_core::json;
 use sealog_core::time::{DAY_MS, iso_ms};
@@ -66,8 +67,8 @@ pub(crate) fn number(number: u64) -> String {
 }
 
 /// JSON with one member in a line. Canonical text in, so that a character outside of a string is never white
-/// space. Numbers and strings stay as they are, but for characters that nobody sees: those become escapes, which mean
-/// the same.
+/// space. Numbers and strings stay as they are, but for characters that nobody sees: those become escapes,
+/// which mean the same.
 pub(crate) fn indented(canonical: &str) -> String {
     let mut out = String::with_capacity(canonical.len() * 2);
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);

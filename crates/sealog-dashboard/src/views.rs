@@ -13,8 +13,8 @@ use crate::app::Dashboard;
 use crate::problem::Problem;
 use crate::request::Asked;
 
-/// Seals that an auditor looks at something, before the first byte of it leaves. A view that cannot be sealed is
-/// refused. Others look without a record.
+/// Seals that an auditor looks at something, before the first byte of it leaves. A view that cannot be sealed
+/// is refused. Others look without a record.
 pub(crate) async fn seal(
     app: &Dashboard,
     asked: &Asked,

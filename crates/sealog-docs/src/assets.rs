@@ -1,4 +1,5 @@
-//! Stylesheets and the icon. The look is that of the dashboard because it is the dashboard's stylesheet: the file is shared, no code is.
+//! Stylesheets and the icon. The look is that of the dashboard because it is the dashboard's stylesheet: the
+//! file is shared, no code is.
 
 use std::io::Write;
 

@@ -87,7 +87,8 @@ impl Frame {
     }
 }
 
-/// Works without a script: a form that is sent to the server. `place` tells one from another on the same page.
+/// Works without a script: a form that is sent to the server. `place` tells one from another on the same
+/// page.
 pub(crate) fn search_form(id: &str, place: &str, words: &str) -> String {
     format!(
         "<form class=\"row find\" role=\"search\" aria-label=\"{place}\" action=\"/docs/search\"><label class=\"vh\" for=\"{id}\">Search the documentation</label>\

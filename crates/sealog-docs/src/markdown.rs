@@ -23,7 +23,8 @@ pub(crate) struct Section {
     pub text: String,
 }
 
-/// Renders a page. `link` says where a destination of the source leads; where it says nothing, the text stands there without a link.
+/// Renders a page. `link` says where a destination of the source leads; where it says nothing, the text
+/// stands there without a link.
 pub(crate) fn render(source: &str, link: &dyn Fn(&str) -> Option<String>) -> Rendered {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
     let mut events: Vec<Event<'_>> = Parser::new_ext(source, options).map(without_html).collect();
@@ -42,7 +43,8 @@ fn without_html(event: Event<'_>) -> Event<'_> {
     }
 }
 
-/// Gives headings ids as GitHub does, so that a link works here and there, and notes what stands beneath each.
+/// Gives headings ids as GitHub does, so that a link works here and there, and notes what stands beneath
+/// each.
 fn name_headings(events: &mut [Event<'_>]) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let mut used = BTreeMap::<String, usize>::new();
@@ -140,7 +142,8 @@ fn lead<'a>(events: Vec<Event<'a>>, link: &dyn Fn(&str) -> Option<String>) -> Ve
     led
 }
 
-/// A wide table is scrolled by itself, also with the keyboard. Code is escaped, whatever its language is called.
+/// A wide table is scrolled by itself, also with the keyboard. Code is escaped, whatever its language is
+/// called.
 fn frame_tables(events: Vec<Event<'_>>) -> Vec<Event<'_>> {
     let mut framed = Vec::with_capacity(events.len());
     let (mut tables, mut in_head) = (0, false);

@@ -1,4 +1,5 @@
-//! Words of all pages, and the sections that have them. What one search costs is bounded by the size of the index, however it is asked.
+//! Words of all pages, and the sections that have them. What one search costs is bounded by the size of the
+//! index, however it is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -77,7 +77,8 @@ impl Site {
         Site { frame, pages, assets, index: OnceLock::new() }
     }
 
-    /// Renders and compresses everything as most people see it, which is otherwise done when it is first asked for.
+    /// Renders and compresses everything as most people see it, which is otherwise done when it is first
+    /// asked for.
     pub fn prepare(&self) {
         for page in &self.pages {
             page.document(&self.frame, Theme::default());
@@ -164,7 +165,8 @@ impl Page {
     }
 }
 
-/// Where a link of a source leads: another page here, or the web. Files of the repository that are not shown are only named.
+/// Where a link of a source leads: another page here, or the web. Files of the repository that are not shown
+/// are only named.
 fn lead(dest: &str) -> Option<String> {
     if ["https://", "http://", "#", "/docs", "/openapi.json", "/app"]
         .iter()

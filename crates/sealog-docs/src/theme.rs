@@ -1,4 +1,5 @@
-//! What a person chose over what the system says. The choice is made in the dashboard; its stylesheet has the colours.
+//! What a person chose over what the system says. The choice is made in the dashboard; its stylesheet has the
+//! colours.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Theme {

@@ -1,6 +1,6 @@
-//! Work that no request waits for. Each loop goes on by itself and may be dropped wherever it waits: what it had
-//! not done yet is found again at the next start. Two end by themselves: a mail that is on its way should be noted as
-//! sent, and a job that was begun is given back.
+//! Work that no request waits for. Each loop goes on by itself and may be dropped wherever it waits: what it
+//! had not done yet is found again at the next start. Two end by themselves: a mail that is on its way should
+//! be noted as sent, and a job that was begun is given back.
 
 use std::sync::Arc;
 

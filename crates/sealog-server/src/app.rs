@@ -1,5 +1,5 @@
-//! Everything that requests share, put together. What is below it takes the parts that it uses; what is above it
-//! (endpoints, connections) takes all of it.
+//! Everything that requests share, put together. What is below it takes the parts that it uses; what is above
+//! it (endpoints, connections) takes all of it.
 
 use std::sync::Arc;
 

@@ -35,7 +35,8 @@ pub(crate) struct Caller {
     /// When the key was last used, and whether that is written yet.
     used_ms: AtomicU64,
     used_written_ms: AtomicU64,
-    /// Of the control data, from before this was asked for: it is true for as long as nothing of its tenant has changed since.
+    /// Of the control data, from before this was asked for: it is true for as long as nothing of its tenant
+    /// has changed since.
     version: u64,
     /// The version up to which that was looked at.
     checked: AtomicU64,
@@ -100,8 +101,8 @@ impl Caller {
         (used_ms > written_ms).then_some((self.key_id, used_ms))
     }
 
-    /// Counts the further batches of a request that was admitted. Called before the first of them is stored: what is
-    /// counted afterwards limits nobody who sends many at once.
+    /// Counts the further batches of a request that was admitted. Called before the first of them is stored:
+    /// what is counted afterwards limits nobody who sends many at once.
     pub(crate) fn charge(&self, rates: &Limits, batches: usize, now_ms: u64) -> Result<(), Reject> {
         let (counted, limit) = self.rate;
         let work = u32::try_from(batches).unwrap_or(u32::MAX);
@@ -183,7 +184,8 @@ impl Auth {
     ) -> Result<Arc<Caller>, Failure> {
         let presented = key::parse_authorization(authorization(headers)?)?;
         let caller = self.find(&presented, request_id).await?.ok_or(Reject::KeyNotFound)?;
-        // The digest covers the prefix, so the mode is the key's; asserted because live and test must never mix.
+        // The digest covers the prefix, so the mode is the key's; asserted because live and test must never
+        // mix.
         assert_eq!(caller.chain().mode, presented.mode, "a key's prefix says its mode");
         let now_ms = request_id.received_ms();
         caller.state.check(now_ms)?;
@@ -220,8 +222,8 @@ impl Auth {
         Ok(Some(caller))
     }
 
-    /// Writes when keys were last used. Kept in memory until then, so that a request need not write anything but its
-    /// events.
+    /// Writes when keys were last used. Kept in memory until then, so that a request need not write anything
+    /// but its events.
     pub(crate) async fn write_key_uses(&self) {
         let mut uses = std::mem::take(&mut *lock(&self.callers.uses));
         for caller in read(&self.callers.known).values() {

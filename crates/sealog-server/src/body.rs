@@ -1,4 +1,5 @@
-//! Request bodies: bounded in size before they are buffered, and in time. What no handler has read is dropped, if it is small, so that the connection can be used again.
+//! Request bodies: bounded in size before they are buffered, and in time. What no handler has read is
+//! dropped, if it is small, so that the connection can be used again.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -25,7 +26,8 @@ const SMALL_BYTES_MAX: usize = 16 << 10;
 /// What is read before others have their turn.
 const TURN_BYTES: usize = 64 << 10;
 
-/// Most of a body that is read for nothing. Closing would cost a client more than sending these, and a proxy a new TLS handshake for every refusal.
+/// Most of a body that is read for nothing. Closing would cost a client more than sending these, and a proxy
+/// a new TLS handshake for every refusal.
 const DROPPED_BYTES_MAX: usize = 64 << 10;
 
 /// The body of a request, and how far it has been read.
@@ -63,7 +65,8 @@ impl RequestBody {
         self.state == State::Ended
     }
 
-    /// Hands it to the router, until it is taken back. If it never is, as after a panic, where it ends cannot be told.
+    /// Hands it to the router, until it is taken back. If it never is, as after a panic, where it ends cannot
+    /// be told.
     pub(crate) fn lend(&mut self) -> Loan {
         let state = std::mem::replace(&mut self.state, State::Broken);
         Loan(Arc::new(Mutex::new(Some(RequestBody { incoming: self.incoming.take(), state }))))
@@ -76,8 +79,9 @@ impl RequestBody {
         }
     }
 
-    /// Reads the rest and drops it, piece by piece, so that the connection can be used again. False if it cannot be: the rest is too long, broken or late, or the client has not begun
-    /// to send it and should not have to.
+    /// Reads the rest and drops it, piece by piece, so that the connection can be used again. False if it
+    /// cannot be: the rest is too long, broken or late, or the client has not begun to send it and should not
+    /// have to.
     pub(crate) async fn drop_rest(&mut self, give_up: impl Future<Output = ()>) -> bool {
         if self.state == State::Arriving {
             tokio::select! {
@@ -235,9 +239,11 @@ pub(crate) fn is_gzip(headers: &HeaderMap) -> Result<bool, Reject> {
     if layers > 1 { Err(Reject::UnsupportedEncoding) } else { Ok(layers == 1) }
 }
 
-/// The whole body, however it is encoded, if it has at most this many bytes. Reading stops at the first byte too many.
+/// The whole body, however it is encoded, if it has at most this many bytes. Reading stops at the first byte
+/// too many.
 ///
-/// A small one is simply read. What is larger needs a share of the memory for bodies first: a client may declare two megabytes and then send them over half a minute.
+/// A small one is simply read. What is larger needs a share of the memory for bodies first: a client may
+/// declare two megabytes and then send them over half a minute.
 pub(crate) async fn read_as_sent<B>(
     app: &App,
     body: &mut B,

@@ -1,10 +1,13 @@
-//! Memory admission control: requests wait for a share of a byte budget, so that many large ones, or slow clients, make others wait instead of exhausting the machine.
+//! Memory admission control: requests wait for a share of a byte budget, so that many large ones, or slow
+//! clients, make others wait instead of exhausting the machine.
 //!
-//! A share is taken before memory is used, for the most that the next step can need, and shrunk to what is held after it. Bytes of an answer own their share ([`Share::hold`]): it is given
-//! back when the last of them has left the write buffer of the connection, and not when they are handed to it.
+//! A share is taken before memory is used, for the most that the next step can need, and shrunk to what is
+//! held after it. Bytes of an answer own their share ([`Share::hold`]): it is given back when the last of
+//! them has left the write buffer of the connection, and not when they are handed to it.
 //!
-//! Between tenants the budget has a dynamic threshold: one that holds something gets more only while it then holds no more than is left for everyone else. So one tenant gets at most half, two
-//! a third each, and however many hold all they can get, as much as each of them has is left for the next.
+//! Between tenants the budget has a dynamic threshold: one that holds something gets more only while it then
+//! holds no more than is left for everyone else. So one tenant gets at most half, two a third each, and
+//! however many hold all they can get, as much as each of them has is left for the next.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

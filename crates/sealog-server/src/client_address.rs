@@ -10,8 +10,9 @@ use ipnet::IpNet;
 use sealog_service::ingest::Client;
 use sealog_store::sync::lock;
 
-/// Entries of `X-Forwarded-For` that are looked at, from the right, and the most bytes that one may have. An address in brackets with a port has 53; the rest is for spaces.
-/// So a header costs at most 32 times 65 bytes and 32 comparisons with the trusted ranges, however long it is.
+/// Entries of `X-Forwarded-For` that are looked at, from the right, and the most bytes that one may have. An
+/// address in brackets with a port has 53; the rest is for spaces. So a header costs at most 32 times 65
+/// bytes and 32 comparisons with the trusted ranges, however long it is.
 const HOPS_MAX: usize = 32;
 const HOP_BYTES_MAX: usize = 64;
 
@@ -22,10 +23,12 @@ const CLAIMS: [&str; 2] = [FORWARDED[0], FORWARDED[1]];
 
 /// How long nothing more is said of a peer whose claims are not believed.
 const SAY_EVERY_MS: u64 = 60 * 60 * 1000;
-/// Peers that are remembered for it. Anybody can send such a header from many addresses: beyond these, nothing is said.
+/// Peers that are remembered for it. Anybody can send such a header from many addresses: beyond these,
+/// nothing is said.
 const PEERS_MAX: usize = 256;
 
-/// The peer; behind trusted proxies, the right-most address in `X-Forwarded-For` that is not a proxy's. What stands further left is what a client claims.
+/// The peer; behind trusted proxies, the right-most address in `X-Forwarded-For` that is not a proxy's. What
+/// stands further left is what a client claims.
 pub(crate) fn behind(peer: &Client, headers: &HeaderMap, proxies: &[IpNet]) -> Client {
     if !is_proxy(peer.address, proxies) {
         return peer.clone();
@@ -35,7 +38,8 @@ pub(crate) fn behind(peer: &Client, headers: &HeaderMap, proxies: &[IpNet]) -> C
     if address == peer.address { peer.clone() } else { Client::new(address) }
 }
 
-/// Peers that claim to pass requests on and are no trusted proxies: whoever forgot to name a proxy finds its address in every event, and is told why.
+/// Peers that claim to pass requests on and are no trusted proxies: whoever forgot to name a proxy finds its
+/// address in every event, and is told why.
 #[derive(Debug, Default)]
 pub(crate) struct UntrustedForwarders(Mutex<HashMap<IpAddr, u64>>);
 
@@ -69,7 +73,8 @@ impl UntrustedForwarders {
     }
 }
 
-/// Whether a request was made on this machine. Behind a proxy on the same machine everyone comes from loopback: what was passed on by someone does not count.
+/// Whether a request was made on this machine. Behind a proxy on the same machine everyone comes from
+/// loopback: what was passed on by someone does not count.
 pub(crate) fn is_local(peer: IpAddr, headers: &HeaderMap, proxies: &[IpNet]) -> bool {
     peer.to_canonical().is_loopback()
         && !is_proxy(peer, proxies)
@@ -82,7 +87,8 @@ pub(crate) fn is_proxy(address: IpAddr, proxies: &[IpNet]) -> bool {
     proxies.iter().any(|range| range.contains(&address))
 }
 
-/// Follows the hops from the right for as long as they are proxies. Several header lines are one list, in their order.
+/// Follows the hops from the right for as long as they are proxies. Several header lines are one list, in
+/// their order.
 fn forwarded_for<'h>(
     peer: IpAddr,
     lines: impl DoubleEndedIterator<Item = &'h [u8]>,
@@ -93,7 +99,8 @@ fn forwarded_for<'h>(
         if hop.trim_ascii().is_empty() {
             continue;
         }
-        // A hop that is no address was not written by a proxy that is trusted: nothing left of it can be believed.
+        // A hop that is no address was not written by a proxy that is trusted: nothing left of it can be
+        // believed.
         let Some(address) = parse_hop(hop) else { break };
         client = address.to_canonical();
         if !is_proxy(client) {
@@ -111,7 +118,8 @@ impl<'h> Iterator for Hops<'h> {
 
     fn next(&mut self) -> Option<&'h [u8]> {
         let line = self.0?;
-        // One byte more than a hop may have: either the comma before it is among them, or the hop is too long.
+        // One byte more than a hop may have: either the comma before it is among them, or the hop is too
+        // long.
         let begin = line.len().saturating_sub(HOP_BYTES_MAX + 1);
         let comma = line[begin..].iter().rposition(|byte| *byte == b',').map(|at| begin + at);
         self.0 = comma.map(|at| &line[..at]);
@@ -119,7 +127,8 @@ impl<'h> Iterator for Hops<'h> {
     }
 }
 
-/// An address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.
+/// An address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`,
+/// `[2001:db8::1]:80`.
 fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
     if hop.len() > HOP_BYTES_MAX {
         return None;

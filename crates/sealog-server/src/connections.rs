@@ -1,8 +1,11 @@
-//! Which connections there are: a limit for all, a limit for each client address, and who makes room when a place is short.
+//! Which connections there are: a limit for all, a limit for each client address, and who makes room when a
+//! place is short.
 //!
-//! A client that opens connections and says nothing must not keep others out. When an address has as many connections as it may have, or the server as many as it can have, a newcomer takes
-//! the place of a connection that is not being used: one that never sent a request, else one that is idle between requests; when the server is full, of the address that has the most. Only
-//! when all of them are in use is the newcomer turned away (its address has too many) or kept waiting (the server has).
+//! A client that opens connections and says nothing must not keep others out. When an address has as many
+//! connections as it may have, or the server as many as it can have, a newcomer takes the place of a
+//! connection that is not being used: one that never sent a request, else one that is idle between requests;
+//! when the server is full, of the address that has the most. Only when all of them are in use is the
+//! newcomer turned away (its address has too many) or kept waiting (the server has).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -120,7 +123,8 @@ impl Connections {
         })
     }
 
-    /// A place for a connection from this address, as soon as there is one; nothing if its address has too many. Trusted proxies speak for many clients and have no limit of their own.
+    /// A place for a connection from this address, as soon as there is one; nothing if its address has too
+    /// many. Trusted proxies speak for many clients and have no limit of their own.
     pub(crate) async fn place(self: &Arc<Connections>, address: IpAddr, trusted: bool) -> Option<Place> {
         self.newcomers.fetch_add(1, Ordering::Relaxed);
         let _newcomer = Newcomer(self);
@@ -242,7 +246,8 @@ impl Table {
         }
     }
 
-    /// Tells a connection of the largest group that has one to spare to end; of trusted proxies only where no client has one.
+    /// Tells a connection of the largest group that has one to spare to end; of trusted proxies only where no
+    /// client has one.
     fn end_one(&mut self) -> bool {
         let by_size = |client: bool| {
             let groups = self.by_size.iter().rev().map(|(_, group)| *group);
@@ -395,7 +400,8 @@ mod tests {
         let connections = Connections::new(20_000, 0);
         let places: Vec<Place> = (0..20_000).map(|_| admitted(&connections, "10.0.0.1")).collect();
         places.iter().for_each(|place| place.usage.begin_request());
-        // The only idle one is found after as many looks as it takes to get there, and no look is longer than the others.
+        // The only idle one is found after as many looks as it takes to get there, and no look is longer than
+        // the others.
         places[1000].end_request();
         let mut looks = 0;
         while matches!(connections.admit(address("10.0.0.2"), false), Admitted::Full) {

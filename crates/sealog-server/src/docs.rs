@@ -1,4 +1,5 @@
-//! `/docs`: the documentation in the binary, as `sealog-docs` renders it. What `doc_url` leads to is part of it.
+//! `/docs`: the documentation in the binary, as `sealog-docs` renders it. What `doc_url` leads to is part of
+//! it.
 
 use sealog_core::plan::Plan;
 use std::sync::OnceLock;

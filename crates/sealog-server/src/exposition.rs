@@ -1,6 +1,8 @@
-//! `GET /metrics`: what an operator watches, as Prometheus text. No tenant, project, actor or action is ever a label.
+//! `GET /metrics`: what an operator watches, as Prometheus text. No tenant, project, actor or action is ever
+//! a label.
 //!
-//! Written by hand: the store counts with the same few atomics and knows of no metrics library, and what is left for one to do is printing.
+//! Written by hand: the store counts with the same few atomics and knows of no metrics library, and what is
+//! left for one to do is printing.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -18,7 +20,8 @@ use crate::client_address::is_local;
 use crate::respond::{Body, Failure, with_type};
 use crate::tls::Tls;
 
-/// Lets whoever sits on this machine or has the operator's token through. For the main listener; one that is for metrics alone is in the operator's network.
+/// Lets whoever sits on this machine or has the operator's token through. For the main listener; one that is
+/// for metrics alone is in the operator's network.
 pub(crate) fn admit(app: &App, headers: &HeaderMap, peer: IpAddr) -> Result<(), Reject> {
     if is_local(peer, headers, &app.config.trusted_proxies) { Ok(()) } else { app.auth.operator(headers) }
 }

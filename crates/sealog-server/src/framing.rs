@@ -10,10 +10,12 @@ use crate::respond::Failure;
 pub(crate) const HTTP_2: &str =
     "HTTP/2 is served over TLS only; configure the client or proxy to use HTTP/1.1, or connect with TLS";
 
-/// Refuses what two readers of the same bytes could take for different requests (request smuggling). Such a connection is not used again.
+/// Refuses what two readers of the same bytes could take for different requests (request smuggling). Such a
+/// connection is not used again.
 ///
-/// hyper itself refuses lengths that differ or are no numbers, and transfer codings that do not end in `chunked`. Of a request with a length and chunks it ignores the length and ends
-/// the connection after the answer, so nothing can be hidden behind it.
+/// hyper itself refuses lengths that differ or are no numbers, and transfer codings that do not end in
+/// `chunked`. Of a request with a length and chunks it ignores the length and ends the connection after the
+/// answer, so nothing can be hidden behind it.
 pub(crate) fn check(parts: &Parts) -> Result<(), Failure> {
     if parts.version == Version::HTTP_11 && parts.headers.get_all(HOST).iter().take(2).count() != 1 {
         return Err(Failure::malformed("an HTTP/1.1 request needs exactly one Host header"));

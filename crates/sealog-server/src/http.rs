@@ -1,4 +1,5 @@
-//! Connections, and the order in which every request is dealt with: request id, framing, per-address window, route.
+//! Connections, and the order in which every request is dealt with: request id, framing, per-address window,
+//! route.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -47,8 +48,8 @@ use crate::wire::{InFlight, Wire};
 /// How long a stop waits for requests under way.
 const STOP_WAIT: Duration = Duration::from_secs(9);
 
-/// How often an event loop looks at its sockets before it ends a connection that seems idle. One look reports 1,024 of
-/// them, and there are 10,000 connections.
+/// How often an event loop looks at its sockets before it ends a connection that seems idle. One look reports
+/// 1,024 of them, and there are 10,000 connections.
 const LOOKS: usize = 10;
 /// Connections that a stop still takes from the kernel: no listener has more of them waiting.
 const BACKLOG_MAX: usize = 4096;
@@ -125,11 +126,13 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, server: &Server) {
     serve_with_pages(app, Router::new(), listener, server).await;
 }
 
-/// As [`serve`], with pages for paths that the API does not have. They pass the same checks as any request before they are asked, and their answers get an `X-Request-Id`.
+/// As [`serve`], with pages for paths that the API does not have. They pass the same checks as any request
+/// before they are asked, and their answers get an `X-Request-Id`.
 ///
 /// # Panics
 ///
-/// If the pages take a path of the API's, or have a fallback: a path that nobody has is answered with the API's envelope.
+/// If the pages take a path of the API's, or have a fallback: a path that nobody has is answered with the
+/// API's envelope.
 pub async fn serve_with_pages(app: Arc<App>, pages: Router, listener: TcpListener, server: &Server) {
     let connections = Arc::clone(&app.connections);
     accept(Front::new(app, Listener::Main, pages), listener, connections, server).await;
@@ -215,10 +218,11 @@ async fn accept(front: Arc<Front>, listener: TcpListener, connections: Arc<Conne
 
 /// Polls what is about to be given up once more, after the event loop has looked at its sockets.
 ///
-/// t0: a request arrives in the kernel. t1: the connection is told to end (a stop, or another connection needs its place).
-/// t2: its task runs; the event loop has not looked at the socket since t0, so the connection seems idle. Closing it now
-/// would reset it, and the client would not know whether its request was taken. A request that arrives after the last look
-/// is lost with its connection, as HTTP/1.1 allows between two requests; nothing of it was read.
+/// t0: a request arrives in the kernel. t1: the connection is told to end (a stop, or another connection
+/// needs its place). t2: its task runs; the event loop has not looked at the socket since t0, so the
+/// connection seems idle. Closing it now would reset it, and the client would not know whether its request
+/// was taken. A request that arrives after the last look is lost with its connection, as HTTP/1.1 allows
+/// between two requests; nothing of it was read.
 async fn look_again<F: Future>(mut given_up: Pin<&mut F>) -> Option<F::Output> {
     for _ in 0..LOOKS {
         // The runtime polls the sockets before it resumes a task that has yielded.
@@ -231,7 +235,8 @@ async fn look_again<F: Future>(mut given_up: Pin<&mut F>) -> Option<F::Output> {
     None
 }
 
-/// Waits for the beginning of a connection; `None` if it is told to end before, and nothing has arrived by then.
+/// Waits for the beginning of a connection; `None` if it is told to end before, and nothing has arrived by
+/// then.
 async fn unless_ended<F: Future>(
     beginning: F,
     place: &Place,
@@ -273,7 +278,8 @@ async fn connection(
     }
 }
 
-/// Agrees on keys, and on HTTP/1.1 or HTTP/2. A client has as long for it as for headers, and then as long for its first byte as any other.
+/// Agrees on keys, and on HTTP/1.1 or HTTP/2. A client has as long for it as for headers, and then as long
+/// for its first byte as any other.
 async fn connection_with_tls(
     front: Arc<Front>,
     stream: TcpStream,
@@ -346,7 +352,8 @@ async fn exchange(
         .half_close(true)
         .serve_connection(TokioIo::new(wire), service);
     let ended = tokio::select! {
-        // Drawing lots each time has a price, and whoever stops the server can wait for the answer that is ready.
+        // Drawing lots each time has a price, and whoever stops the server can wait for the answer that is
+        // ready.
         biased;
         ended = &mut connection => Some(ended),
         _ = stop.wait_for(|stopped| *stopped) => None,
@@ -375,7 +382,8 @@ async fn exchange(
     let _ = wire.close(last, unread.load(Ordering::Relaxed)).await;
 }
 
-/// A request that hyper cannot parse never reaches a handler, but is answered like any other: unless hyper's own answer went out behind another one, which the client had not taken yet.
+/// A request that hyper cannot parse never reaches a handler, but is answered like any other: unless hyper's
+/// own answer went out behind another one, which the client had not taken yet.
 fn unparsable<S: AsyncRead + AsyncWrite + Unpin>(
     error: &hyper::Error,
     unparsed: &[u8],
@@ -465,7 +473,8 @@ async fn handle(
     response
 }
 
-/// Drops the rest of a body that nobody reads. Meanwhile the connection is not in use: a client that takes its time over it makes room for others.
+/// Drops the rest of a body that nobody reads. Meanwhile the connection is not in use: a client that takes
+/// its time over it makes room for others.
 async fn drop_rest(app: &App, body: &mut RequestBody, connection: &Place) -> bool {
     connection.end_request();
     let give_up = async {
@@ -528,7 +537,8 @@ async fn answer(
     let for_metrics = front.listener == Listener::Metrics;
     let origin = Origin { request_id, peer: peer.address, client: client.address, for_metrics };
     let visit = Visit { request_id, address: client.address };
-    // The future of a request is moved: those that are rare are kept apart, so that an event does not pay for them.
+    // The future of a request is moved: those that are rare are kept apart, so that an event does not pay for
+    // them.
     Box::pin(route(front, parts, body, origin, visit)).await
 }
 

@@ -1,6 +1,8 @@
-//! HTTP/2, for clients that choose it in the TLS handshake: the same requests to the same handlers, several at a time on one connection.
+//! HTTP/2, for clients that choose it in the TLS handshake: the same requests to the same handlers, several
+//! at a time on one connection.
 //!
-//! What hyper and the wire do for HTTP/1.1 is bounded here: requests at a time, bytes that wait to be read, headers, and answers that a client asks for and does not take.
+//! What hyper and the wire do for HTTP/1.1 is bounded here: requests at a time, bytes that wait to be read,
+//! headers, and answers that a client asks for and does not take.
 
 use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
@@ -29,31 +31,32 @@ use crate::wire::{InFlight, Wire};
 
 /// Requests of one connection at a time.
 const STREAMS_MAX: u32 = 64;
-/// Bytes of request bodies that may have arrived and not been read: of one request, and of all of a connection.
+/// Bytes of request bodies that may have arrived and not been read: of one request, and of all of a
+/// connection.
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// Bytes of one answer that wait for the socket, and of those that are handed over at a time.
 const SEND_BYTES_MAX: usize = 64 << 10;
 const PIECE_BYTES_MAX: usize = 16 << 10;
-/// Bytes of an answer that the memory for answers does not count: its last piece, which a client may leave untaken for as
-/// long as the connection lasts. 64 requests on each of 512 connections are 32 MiB.
+/// Bytes of an answer that the memory for answers does not count: its last piece, which a client may leave
+/// untaken for as long as the connection lasts. 64 requests on each of 512 connections are 32 MiB.
 const LAST_PIECE_BYTES_MAX: usize = 1 << 10;
-/// Frames that are neither requests nor their bodies: what a client may send of them at once, what each request adds, and
-/// for how many bytes that were sent to it another one. Clients acknowledge what they have read, and h2 works on each
-/// frame before it reads the next, so a client without a bound would have an event loop for itself. One a second is for
-/// those who keep an idle connection alive.
+/// Frames that are neither requests nor their bodies: what a client may send of them at once, what each
+/// request adds, and for how many bytes that were sent to it another one. Clients acknowledge what they have
+/// read, and h2 works on each frame before it reads the next, so a client without a bound would have an event
+/// loop for itself. One a second is for those who keep an idle connection alive.
 const CONTROL_FRAMES: u32 = 1024;
 const CONTROL_FRAMES_OF_REQUEST: u32 = 8;
 const BYTES_OF_CONTROL_FRAME: usize = 256;
-/// What is saved up for what is still on its way: 64 windows of 4 MiB, acknowledged every 4 KiB for the stream and for the
-/// connection.
+/// What is saved up for what is still on its way: 64 windows of 4 MiB, acknowledged every 4 KiB for the
+/// stream and for the connection.
 const CONTROL_FRAMES_MAX: u32 = 128 << 10;
 const HEAD_BYTES_MAX: u32 = 64 << 10;
 /// A client that is gone without a word is noticed.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_WITHIN: Duration = Duration::from_secs(20);
-/// How long a connection that was told to end and has nothing under way may take to do so. h2 waits for the answer to a ping of its own, and a client may answer every
-/// other one.
+/// How long a connection that was told to end and has nothing under way may take to do so. h2 waits for the
+/// answer to a ping of its own, and a client may answer every other one.
 const GOODBYE_MAX: Duration = Duration::from_secs(2);
 
 /// Serves a connection until it ends, is told to, or its client takes nothing for too long.
@@ -333,7 +336,8 @@ impl Streams {
         }
     }
 
-    /// When something can be late first: the first request, an answer that is offered, or one that will be from now on.
+    /// When something can be late first: the first request, an answer that is offered, or one that will be
+    /// from now on.
     fn due(&self, now: Instant, deadlines: Deadlines) -> Instant {
         let table = lock(&self.table);
         let first_request = (table.next_id == 0).then(|| self.opened_at + deadlines.headers);
@@ -341,7 +345,8 @@ impl Streams {
         answers.chain(first_request).fold(now + deadlines.write, Instant::min)
     }
 
-    /// Returns when a connection that was told to end so long ago has nothing left to do. What its client begins after that is not waited for: it could go on so for ever.
+    /// Returns when a connection that was told to end so long ago has nothing left to do. What its client
+    /// begins after that is not waited for: it could go on so for ever.
     async fn quiet(&self, long: Duration) {
         tokio::time::sleep(long).await;
         let newest = lock(&self.table).next_id;
@@ -405,10 +410,13 @@ impl Drop for Opened {
     }
 }
 
-/// An answer. hyper asks for its next piece when the client has room for some of it; while there is nothing to be had, the client is not the one who is waited for.
+/// An answer. hyper asks for its next piece when the client has room for some of it; while there is nothing
+/// to be had, the client is not the one who is waited for.
 ///
-/// Pieces are small, since hyper takes a piece whole and keeps it until the client has taken it, after this is dropped if it was the last. So the last one is a copy: what it was a part of,
-/// and its share of the memory for answers, are free with this. The last one is smaller than the others, since nothing counts it and it has no deadline.
+/// Pieces are small, since hyper takes a piece whole and keeps it until the client has taken it, after this
+/// is dropped if it was the last. So the last one is a copy: what it was a part of, and its share of the
+/// memory for answers, are free with this. The last one is smaller than the others, since nothing counts it
+/// and it has no deadline.
 struct Sent {
     body: Body,
     rest: Bytes,
@@ -487,7 +495,8 @@ mod tests {
 
     type Served = (DuplexStream, tokio::task::JoinHandle<()>, Arc<Connections>, watch::Sender<bool>);
 
-    /// The client's end of a connection whose every answer has this many bytes, the server's task, and its place among the connections.
+    /// The client's end of a connection whose every answer has this many bytes, the server's task, and its
+    /// place among the connections.
     fn served(deadlines: Deadlines, bytes: usize) -> Served {
         served_by(deadlines, move |_| std::future::ready(Response::new(respond::full(vec![b'x'; bytes]))))
     }
@@ -566,7 +575,8 @@ mod tests {
         [&[0, 0, length, kind, flags, 0, 0, 0, stream][..], payload].concat()
     }
 
-    /// A client that answers every ping but the one after which its connection would end. Takes frames to send, and tells kind and stream of those that come.
+    /// A client that answers every ping but the one after which its connection would end. Takes frames to
+    /// send, and tells kind and stream of those that come.
     fn clinging(theirs: DuplexStream) -> (UnboundedSender<Vec<u8>>, UnboundedReceiver<(u8, u8)>) {
         let (mut reader, mut writer) = tokio::io::split(theirs);
         let ((send, mut to_send), (seen, frames)) = (unbounded_channel::<Vec<u8>>(), unbounded_channel());

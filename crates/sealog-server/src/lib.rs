@@ -1,7 +1,9 @@
 //! Who may ask, and what they see.
 //!
-//! A request goes straight down and straight back: [`http`] (request id, per-address window), [`router`] (for all but the two requests that bring events), [`auth`] (who is calling),
-//! `api` (one file for each endpoint), then `sealog-service`, which does what was asked for. One folder for each audience; they never import each other.
+//! A request goes straight down and straight back: [`http`] (request id, per-address window), [`router`] (for
+//! all but the two requests that bring events), [`auth`] (who is calling), `api` (one file for each
+//! endpoint), then `sealog-service`, which does what was asked for. One folder for each audience; they never
+//! import each other.
 
 mod api;
 mod app;

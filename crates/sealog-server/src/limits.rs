@@ -1,7 +1,8 @@
 //! Fixed windows of one second. Spec 8.
 //!
-//! A window ends with its second and is then forgotten as a whole, so memory is bounded by what one second can bring, and that is capped.
-//! Only what [`Limits::charge`] has counted beyond a limit is carried into the next seconds, until their limits have paid for it.
+//! A window ends with its second and is then forgotten as a whole, so memory is bounded by what one second
+//! can bring, and that is capped. Only what [`Limits::charge`] has counted beyond a limit is carried into the
+//! next seconds, until their limits have paid for it.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -22,11 +23,12 @@ pub(crate) enum Counted {
     Overflow,
 }
 
-/// Most counters that are kept at a time. Beyond it, newcomers of that second share one: an attacker with that many addresses throttles strangers for a second,
-/// not the memory of the server.
+/// Most counters that are kept at a time. Beyond it, newcomers of that second share one: an attacker with
+/// that many addresses throttles strangers for a second, not the memory of the server.
 const COUNTERS_MAX: usize = 100_000;
 
-/// A request that came some seconds ago and is counted only now belongs to the present window; what is older than this says that the clock was set back.
+/// A request that came some seconds ago and is counted only now belongs to the present window; what is older
+/// than this says that the clock was set back.
 const LATE_SECONDS_MAX: u64 = 60;
 
 #[derive(Debug, Default)]
@@ -89,8 +91,9 @@ impl Limits {
         true
     }
 
-    /// Counts further work of a request that was admitted, before that work is done. False, and nothing is counted, if others
-    /// have gone beyond the limit meanwhile. One request may go beyond it; the seconds that follow pay for that.
+    /// Counts further work of a request that was admitted, before that work is done. False, and nothing is
+    /// counted, if others have gone beyond the limit meanwhile. One request may go beyond it; the seconds
+    /// that follow pay for that.
     pub(crate) fn charge(&self, counted: Counted, limit: u32, work: u32, now_ms: u64) -> bool {
         if limit == 0 || work == 0 {
             return true;
@@ -109,7 +112,8 @@ impl Limits {
     }
 }
 
-/// The address that is counted: all of an IPv4 address, the network half of an IPv6 one, since a single host commonly has all of that.
+/// The address that is counted: all of an IPv4 address, the network half of an IPv6 one, since a single host
+/// commonly has all of that.
 pub(crate) fn counted_address(address: IpAddr) -> Counted {
     Counted::Address(match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),

@@ -1,5 +1,5 @@
-//! What the server counts of itself, with a few atomics; `exposition.rs` prints it. No tenant, project, actor or action
-//! is ever a label.
+//! What the server counts of itself, with a few atomics; `exposition.rs` prints it. No tenant, project, actor
+//! or action is ever a label.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -61,7 +61,8 @@ impl Place {
         Place(route * METHODS.len() + known.unwrap_or(METHODS.len() - 1))
     }
 
-    /// The pattern of the path, not what a client wrote: some paste a key where an id belongs. Nothing for a path without one.
+    /// The pattern of the path, not what a client wrote: some paste a key where an id belongs. Nothing for a
+    /// path without one.
     pub(crate) fn pattern(self) -> Option<&'static str> {
         match self.0 / METHODS.len() {
             OPERATOR => Some(operator_routes::BEGINNING),

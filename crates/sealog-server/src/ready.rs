@@ -1,4 +1,5 @@
-//! `GET /readyz`: whether events are accepted. Anybody learns it in one word; the operator, and whoever sits on this machine, in full.
+//! `GET /readyz`: whether events are accepted. Anybody learns it in one word; the operator, and whoever sits
+//! on this machine, in full.
 
 use std::sync::Mutex;
 
@@ -59,7 +60,8 @@ macro_rules! reasons {
         /// All words that [`public_reason`] knows, for the description of the interface.
         pub(crate) const REASONS: &[&str] = &[$($word),*];
 
-        /// What anybody may know of a failure. Without a `_` arm: a new failure does not compile until someone has decided what strangers are told.
+        /// What anybody may know of a failure. Without a `_` arm: a new failure does not compile until
+        /// someone has decided what strangers are told.
         fn public_reason(error: &StoreError) -> &'static str {
             match error {
                 $($pattern => $word),*

@@ -1,4 +1,5 @@
-//! Plain HTTP beside TLS: everybody is sent to the address of the dashboard, by its settings and never by what a client calls the server.
+//! Plain HTTP beside TLS: everybody is sent to the address of the dashboard, by its settings and never by
+//! what a client calls the server.
 
 use hyper::header::{HeaderValue, LOCATION};
 use hyper::http::request::Parts;

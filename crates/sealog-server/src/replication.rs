@@ -1,4 +1,5 @@
-//! What `sealog replicate` reads, beneath the operator's interface: whoever gets here has shown the operator's token. Not described for clients, since it is a matter between two programs of Sealog.
+//! What `sealog replicate` reads, beneath the operator's interface: whoever gets here has shown the
+//! operator's token. Not described for clients, since it is a matter between two programs of Sealog.
 
 use std::sync::Arc;
 

@@ -57,7 +57,8 @@ where
     json(StatusCode::OK, "").map(|_| Either::Right(axum::body::Body::new(body)))
 }
 
-/// Notes that the connection is no longer in use when the answer is with it: at once, or, for one that comes in pieces, with the last piece.
+/// Notes that the connection is no longer in use when the answer is with it: at once, or, for one that comes
+/// in pieces, with the last piece.
 pub(crate) fn until_sent(response: Response<Body>, place: Arc<Place>) -> Response<Body> {
     response.map(|body| match body {
         Either::Left(whole) => {
@@ -99,7 +100,8 @@ impl Drop for UntilSent {
     }
 }
 
-/// A full disk or a database that is down fails every request: one line a second tells it, with the number of those it leaves out.
+/// A full disk or a database that is down fails every request: one line a second tells it, with the number of
+/// those it leaves out.
 static WRITE_FAILURES: LineLimit = LineLimit::new();
 static READ_FAILURES: LineLimit = LineLimit::new();
 
@@ -165,7 +167,8 @@ pub(crate) fn into_router(answer: Answer) -> axum::response::Response {
     }
 }
 
-/// An answer as the router gives it. hyper writes the length of a body that it knows, and knows which answers have none: axum's header would stand in a 304 too.
+/// An answer as the router gives it. hyper writes the length of a body that it knows, and knows which answers
+/// have none: axum's header would stand in a 304 too.
 pub(crate) fn from_router(mut response: axum::response::Response) -> Answer {
     if let Some(failure) = response.extensions_mut().remove::<Failure>() {
         return Err(failure.with_headers(std::mem::take(response.headers_mut())));

@@ -1,4 +1,5 @@
-//! The router for everything but the two requests that bring events: the tables of the API and of the operator's interface, and pages.
+//! The router for everything but the two requests that bring events: the tables of the API and of the
+//! operator's interface, and pages.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,7 +36,8 @@ pub(crate) struct Origin {
     pub for_metrics: bool,
 }
 
-/// Pages have the paths that the API leaves. Panics if they take one of its paths, or have a fallback: a path that nobody has is answered with the envelope.
+/// Pages have the paths that the API leaves. Panics if they take one of its paths, or have a fallback: a path
+/// that nobody has is answered with the envelope.
 pub(crate) fn new(app: Arc<App>, pages: Router) -> Router {
     let mut router = Router::new();
     for known in &routes::PATHS {

@@ -1,10 +1,12 @@
-//! Every path of the API, in one table: the router, the labels of metrics and the published description of the interface are made from it.
+//! Every path of the API, in one table: the router, the labels of metrics and the published description of
+//! the interface are made from it.
 
 use hyper::Method;
 
 use sealog_service::ingest::Endpoint;
 
-/// A path and what can be done there. A pattern may have parameters: `{name}` is one segment and not empty, `{*name}` at the end is all that follows, or nothing.
+/// A path and what can be done there. A pattern may have parameters: `{name}` is one segment and not empty,
+/// `{*name}` at the end is all that follows, or nothing.
 #[derive(Debug)]
 pub(crate) struct Path<O: 'static> {
     pub pattern: &'static str,
@@ -30,7 +32,8 @@ pub(crate) enum Operation {
     Docs,
 }
 
-/// The first pattern that fits decides, as it does in the router, so that `verify` is no `log_id`. Events come first, since most requests bring one.
+/// The first pattern that fits decides, as it does in the router, so that `verify` is no `log_id`. Events
+/// come first, since most requests bring one.
 pub(crate) static PATHS: [Path<Operation>; 14] = [
     Path {
         pattern: EVENTS,
@@ -58,7 +61,8 @@ const EVENTS: &str = "/v1/events";
 const BATCH: &str = "/v1/events/batch";
 pub(crate) const METRICS: &str = "/metrics";
 
-/// Paths that do not count towards the limit by address: a probe must not be refused because its neighbours are busy.
+/// Paths that do not count towards the limit by address: a probe must not be refused because its neighbours
+/// are busy.
 pub(crate) const NOT_COUNTED: [&str; 3] = ["/healthz", "/readyz", METRICS];
 
 /// The two requests that bring events. They are most of all requests, and are answered without the router.
@@ -78,7 +82,8 @@ pub(crate) fn position<O>(paths: &[Path<O>], path: &str) -> Option<usize> {
     paths.iter().position(|known| fits(known.pattern, path, |_| {}))
 }
 
-/// What stands in a path where the pattern has its parameters, in their order and as the client wrote it; nothing if the path does not fit.
+/// What stands in a path where the pattern has its parameters, in their order and as the client wrote it;
+/// nothing if the path does not fit.
 pub(crate) fn parameters<'p>(pattern: &str, path: &'p str) -> Option<Vec<&'p str>> {
     let mut found = Vec::new();
     fits(pattern, path, |parameter| found.push(parameter)).then_some(found)

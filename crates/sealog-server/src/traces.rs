@@ -1,4 +1,5 @@
-//! What is known of a request when it has been answered, for whoever collects traces. Nothing that a client has written but the trace that it belongs to.
+//! What is known of a request when it has been answered, for whoever collects traces. Nothing that a client
+//! has written but the trace that it belongs to.
 
 use std::fmt::Debug;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The socket under hyper: hyper's own answers are taken out, clients that stop reading are cut off, and a close lets the answer arrive.
+//! The socket under hyper: hyper's own answers are taken out, clients that stop reading are cut off, and a
+//! close lets the answer arrive.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,18 +16,23 @@ use tokio::time::Sleep;
 
 use crate::connections::Usage;
 
-/// Most that is read and thrown away after the answer, and for how long: a client that is still sending would otherwise see its connection reset before it has read why.
+/// Most that is read and thrown away after the answer, and for how long: a client that is still sending would
+/// otherwise see its connection reset before it has read why.
 const LINGER_BYTES: usize = 4 << 20;
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Whether what hyper writes belongs to a request that a handler has. What it writes otherwise is its own: the bare answer to a request that it cannot parse. Written bytes are never
-/// looked at, so content may look like anything.
+/// Whether what hyper writes belongs to a request that a handler has. What it writes otherwise is its own:
+/// the bare answer to a request that it cannot parse. Written bytes are never looked at, so content may look
+/// like anything.
 ///
-/// t0: hyper hands a request over; from here on it may write `100 Continue`. t1: the handler has answered. t2: the answer's body has ended; hyper may still have bytes of it. t3: hyper
-/// has written everything and flushes. From then on a write is hyper's own, until the next request.
+/// t0: hyper hands a request over; from here on it may write `100 Continue`. t1: the handler has answered.
+/// t2: the answer's body has ended; hyper may still have bytes of it. t3: hyper has written everything and
+/// flushes. From then on a write is hyper's own, until the next request.
 ///
-/// hyper parses the next request after t3. Only where a request is answered before its body has arrived can it do so earlier, and put its own answer behind bytes that the client has not
-/// taken yet; then they go out together, and nothing is added. `http.rs` does not let that happen: when it answers, the body has arrived, or the connection ends with the answer.
+/// hyper parses the next request after t3. Only where a request is answered before its body has arrived can
+/// it do so earlier, and put its own answer behind bytes that the client has not taken yet; then they go out
+/// together, and nothing is added. `http.rs` does not let that happen: when it answers, the body has arrived,
+/// or the connection ends with the answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InFlight(Arc<AtomicU8>);
 
@@ -116,7 +122,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         self.withheld
     }
 
-    /// Ends the connection, with these bytes as the last. With `unread`, what the client still sends is taken in first, within bounds.
+    /// Ends the connection, with these bytes as the last. With `unread`, what the client still sends is taken
+    /// in first, within bounds.
     pub(crate) async fn close(mut self, last: Option<Vec<u8>>, unread: bool) -> io::Result<()> {
         let unread = unread || last.is_some();
         if let Some(last) = last {
@@ -259,7 +266,8 @@ mod tests {
     const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
     const NONSENSE: &str = "nonsense\r\n\r\n";
 
-    /// The client's end of a connection that hyper serves over a wire. Where an answer of hyper's own was withheld, the last word is `ENVELOPE`.
+    /// The client's end of a connection that hyper serves over a wire. Where an answer of hyper's own was
+    /// withheld, the last word is `ENVELOPE`.
     async fn served<F, B>(answer: impl Fn(Request<Incoming>) -> F + Send + 'static) -> TcpStream
     where
         F: Future<Output = B> + Send + 'static,

@@ -1,4 +1,5 @@
-//! What shippers send: items of which each is taken or refused by itself, through the same validation and the same writes as `POST /v1/events`.
+//! What shippers send: items of which each is taken or refused by itself, through the same validation and the
+//! same writes as `POST /v1/events`.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -43,11 +44,13 @@ pub struct Taken {
     pub stopped: Option<Stopped>,
 }
 
-/// Where a request that has stored something came to an end. Every item before `retry_from` is stored or refused.
+/// Where a request that has stored something came to an end. Every item before `retry_from` is stored or
+/// refused.
 #[derive(Debug)]
 pub struct Stopped {
     pub error: IngestError,
-    /// The first item whose fate is not known. Its batch may be stored nonetheless: after an error of the store only the same key can tell.
+    /// The first item whose fate is not known. Its batch may be stored nonetheless: after an error of the
+    /// store only the same key can tell.
     pub retry_from: usize,
     /// The first item behind that batch. From here on nothing is stored.
     pub untried_from: usize,
@@ -67,11 +70,13 @@ impl Taken {
 }
 
 impl Ingest {
-    /// Stores the items that can be stored, as batches that are no larger than those of the API: each batch whole or not at all, in the order of the items.
+    /// Stores the items that can be stored, as batches that are no larger than those of the API: each batch
+    /// whole or not at all, in the order of the items.
     ///
-    /// With a key, each batch has one that is derived from it, and an item is stored once, however often the request is sent. Which of its items were accepted
-    /// is part of what makes a batch the same: where that has changed in between (an action was registered, say), the key stands for something
-    /// else, and the answer is a conflict instead of a guess.
+    /// With a key, each batch has one that is derived from it, and an item is stored once, however often the
+    /// request is sent. Which of its items were accepted is part of what makes a batch the same: where that
+    /// has changed in between (an action was registered, say), the key stands for something else, and the
+    /// answer is a conflict instead of a guess.
     ///
     /// `charge` gets the number of batches before anything is stored, and may refuse them.
     #[expect(clippy::too_many_arguments, reason = "each is another party's word about the request")]

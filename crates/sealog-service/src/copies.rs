@@ -1,12 +1,15 @@
-//! What a copy of an embedded store is made of: a moment of its logs, and the control data that belongs to it.
+//! What a copy of an embedded store is made of: a moment of its logs, and the control data that belongs to
+//! it.
 //!
 //! ```text
 //! t0  the control data is copied
 //! t1  the logs are cut: up to here everything is durable, and never changes
 //! t2  every project that the logs have events of is in the copy; otherwise once more from t0
 //! ```
-//! In this order nothing is lost and nothing doubled. A record for a system chain that was sealed and removed before t0 is in the logs of t1. One that still waits in the copy and was
-//! sealed before t1 is found in the chain when it is drained again, by its id. And t2 sees to it that the control data is not older than what the events need.
+//! In this order nothing is lost and nothing doubled. A record for a system chain that was sealed and removed
+//! before t0 is in the logs of t1. One that still waits in the copy and was sealed before t1 is found in the
+//! chain when it is drained again, by its id. And t2 sees to it that the control data is not older than what
+//! the events need.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -111,7 +114,8 @@ fn has_other_tools() -> StoreError {
     StoreError::Refused("this store is a database, which has its own tools for copies".into())
 }
 
-/// Whether a project has events that the control data knows and its copy does not. One that neither knows is no reason to wait for it.
+/// Whether a project has events that the control data knows and its copy does not. One that neither knows is
+/// no reason to wait for it.
 async fn is_older(
     control: &Control,
     known: &BTreeSet<ProjectId>,

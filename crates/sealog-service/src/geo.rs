@@ -1,6 +1,7 @@
 //! Where an address is: `country` and `city` from a file in the MMDB format. Spec 2.2.
 //!
-//! The file is read into memory whole: through a memory map, a file that someone cuts short would be a signal that ends the process.
+//! The file is read into memory whole: through a memory map, a file that someone cuts short would be a signal
+//! that ends the process.
 
 use std::fmt;
 use std::io;
@@ -47,11 +48,13 @@ impl Geo {
         })
     }
 
-    /// Looks an address up. An address that is not there, and a record that is not as expected, are a place of which nothing is known.
+    /// Looks an address up. An address that is not there, and a record that is not as expected, are a place
+    /// of which nothing is known.
     pub fn find(&self, address: IpAddr) -> Place {
         let database = read(&self.database);
         let Ok(found) = database.lookup(address) else { return Place::default() };
-        // Not `registered_country`: where a network was registered is not where its user is, and a log should not say so.
+        // Not `registered_country`: where a network was registered is not where its user is, and a log should
+        // not say so.
         let country = text(&found, &path!["country", "iso_code"])
             .filter(|code| code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_uppercase()));
         let city = text(&found, &path!["city", "names", "en"])
@@ -73,8 +76,9 @@ impl Geo {
         }
     }
 
-    /// Looks at the file, and takes it when it is another one and at rest: as it was at the look before, so that nobody is still writing it.
-    /// A file that cannot be used is refused once and then left alone; what was read before stays in use.
+    /// Looks at the file, and takes it when it is another one and at rest: as it was at the look before, so
+    /// that nobody is still writing it. A file that cannot be used is refused once and then left alone; what
+    /// was read before stays in use.
     pub fn look(&self) -> Looked {
         let mut file = lock(&self.file);
         let stamp = Stamp::of(&self.path).ok();
@@ -168,7 +172,8 @@ pub async fn follow(geo: Option<&Arc<Geo>>, every: Duration) {
     }
 }
 
-/// Longer names are not a city's. The file is data from elsewhere, and what it says goes into a log that is kept for years.
+/// Longer names are not a city's. The file is data from elsewhere, and what it says goes into a log that is
+/// kept for years.
 const NAME_SCALARS_MAX: usize = 255;
 
 fn text<'a>(found: &LookupResult<'a, Vec<u8>>, path: &[PathElement<'_>]) -> Option<&'a str> {
@@ -210,7 +215,8 @@ fn load(path: &Path) -> Result<(Database, Stamp), Unusable> {
     }
     let unfit = |error: maxminddb::MaxMindDbError| Unusable::NotADatabase(error.to_string());
     let database = Reader::from_source(bytes).map_err(unfit)?;
-    // The whole of it: the beginning of a new file in front of the end of an old one has a form that only this finds out.
+    // The whole of it: the beginning of a new file in front of the end of an old one has a form that only
+    // this finds out.
     database.verify().map_err(unfit)?;
     Ok((database, stamp))
 }

@@ -1,6 +1,8 @@
-//! Long work that nobody waits for by the second, exports and searches of cases, gives way to events that come in.
+//! Long work that nobody waits for by the second, exports and searches of cases, gives way to events that
+//! come in.
 //!
-//! Whether there is anything to give way to shows in the work itself: on a machine with nothing else to do a piece takes about as long as it uses a core, and beside full ingest several times as long.
+//! Whether there is anything to give way to shows in the work itself: on a machine with nothing else to do a
+//! piece takes about as long as it uses a core, and beside full ingest several times as long.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +12,8 @@ use sealog_store::pool::{FairPool, Lane, Payer};
 
 /// A piece that took more than so many times what it used of a core was held up by others.
 const CROWDED: u32 = 2;
-/// So was one whose thread waited for a core for more than this part of it: single events leave most cores some rest, and feel it all the same.
+/// So was one whose thread waited for a core for more than this part of it: single events leave most cores
+/// some rest, and feel it all the same.
 const WAITED: u32 = 10;
 /// Waking a thread takes a moment also on an idle machine.
 const WAKING: Duration = Duration::from_millis(1);

@@ -1,5 +1,5 @@
-//! Passwords that are tried first. Whoever guesses knows what people are asked for (length, digits, a capital)
-//! and what they do then: a common word, a year, a row of the keyboard, the name of the account.
+//! Passwords that are tried first. Whoever guesses knows what people are asked for (length, digits, a
+//! capital) and what they do then: a common word, a year, a row of the keyboard, the name of the account.
 //!
 //! A password is taken apart into such pieces. Each of them counts as one character, however long it is.
 

@@ -1,5 +1,5 @@
-//! Heads of chains that have run ahead of the clock: the time of their next events stands still until the clock
-//! catches up.
+//! Heads of chains that have run ahead of the clock: the time of their next events stands still until the
+//! clock catches up.
 
 use std::sync::Arc;
 use std::time::Duration;

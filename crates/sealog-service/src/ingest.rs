@@ -35,8 +35,8 @@ impl Endpoint {
     }
 }
 
-/// Who sends events: a key's chain, and what decides about its actions. Made once for each key and kept for as
-/// long as nothing of the tenant changes.
+/// Who sends events: a key's chain, and what decides about its actions. Made once for each key and kept for
+/// as long as nothing of the tenant changes.
 #[derive(Debug)]
 pub struct Producer {
     pub chain: ChainId,
@@ -143,7 +143,8 @@ pub fn own_key(key: &str) -> Hash {
     Hash(Sha256::new().chain_update(b"\0sealog\0").chain_update(key).finalize().into())
 }
 
-/// A body up to this size is parsed where it was read: the way to the thread pool and back would cost more than it takes.
+/// A body up to this size is parsed where it was read: the way to the thread pool and back would cost more
+/// than it takes.
 pub(crate) const PARSED_AT_ONCE_BYTES_MAX: usize = 16 << 10;
 
 /// The write path of a process.
@@ -167,7 +168,8 @@ impl Ingest {
         Ingest { store, geo, changed }
     }
 
-    /// Stores the events of a body, or says what is wrong with the first one that cannot be stored. All or none.
+    /// Stores the events of a body, or says what is wrong with the first one that cannot be stored. All or
+    /// none.
     pub async fn ingest(
         &self,
         producer: &Arc<Producer>,
@@ -256,8 +258,8 @@ impl Ingest {
         self.store.pool()
     }
 
-    /// Appends an event of Sealog's own under a key: once, however often it is tried within the time that keys are
-    /// kept. `body` is what makes two tries the same.
+    /// Appends an event of Sealog's own under a key: once, however often it is tried within the time that
+    /// keys are kept. `body` is what makes two tries the same.
     pub async fn append_once(
         &self,
         chain: ChainId,

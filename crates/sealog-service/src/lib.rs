@@ -1,11 +1,11 @@
 //! What may be done, and what follows: the rules that hold whoever asks. No HTTP.
 //!
-//! [`ingest`] is the write path, the only caller of `Store::append`. [`admin`] is what administrators may do, and
-//! [`system_chain`] seals what they have done. Background loops are what follows without anybody
-//! waiting for it: quota notices ([`quota`]), reminders ([`notices`]), mails ([`mail`]), the geo database ([`geo`]), and jobs that people
-//! start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are files of events. [`people`] is how
-//! people sign in, [`search`] how they find events, [`ops`] those who run
-//! the instance. Each part takes what it uses, and none knows of the whole program.
+//! [`ingest`] is the write path, the only caller of `Store::append`. [`admin`] is what administrators may do,
+//! and [`system_chain`] seals what they have done. Background loops are what follows without anybody waiting
+//! for it: quota notices ([`quota`]), reminders ([`notices`]), mails ([`mail`]), the geo database ([`geo`]),
+//! and jobs that people start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are files
+//! of events. [`people`] is how people sign in, [`search`] how they find events, [`ops`] those who run the
+//! instance. Each part takes what it uses, and none knows of the whole program.
 
 pub mod adapters;
 pub mod address;

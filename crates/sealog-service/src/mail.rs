@@ -1,12 +1,14 @@
 //! The outbox: mails that wait in the control data, and their way to the mail server. Spec 6.
 //!
-//! A mail is sent at least once, and noted as sent only after the server has taken it. A crash in between sends it again, with the same `Message-ID`, by which
-//! a mail program knows the second one for the first.
+//! A mail is sent at least once, and noted as sent only after the server has taken it. A crash in between
+//! sends it again, with the same `Message-ID`, by which a mail program knows the second one for the first.
 //!
-//! What a server refuses for good (5xx) is given up: it would refuse it for ever. It is kept with its cause, and shown. What
-//! is about how the server is spoken to, and not about a mail, is tried again: settings are corrected.
+//! What a server refuses for good (5xx) is given up: it would refuse it for ever. It is kept with its cause,
+//! and shown. What is about how the server is spoken to, and not about a mail, is tried again: settings are
+//! corrected.
 //!
-//! Several nodes can look into one outbox. Each mail is claimed before it is tried, and a claim ends by itself:
+//! Several nodes can look into one outbox. Each mail is claimed before it is tried, and a claim ends by
+//! itself:
 //!
 //! ```text
 //! t0  nodes A and B find a mail due
@@ -43,7 +45,8 @@ const ROUND_MAX: usize = 50;
 /// How long a mail waits after its first failure. Doubled by each one that follows, up to the longest wait.
 const RETRY_FIRST: Duration = Duration::from_secs(60);
 const RETRY_LONGEST: Duration = Duration::from_secs(60 * 60);
-/// How much longer than an attempt a claim holds. What was delivered and could not be noted is noted within it, so that nobody else sends it again.
+/// How much longer than an attempt a claim holds. What was delivered and could not be noted is noted within
+/// it, so that nobody else sends it again.
 const CLAIM_REST: Duration = Duration::from_secs(2 * 60);
 /// After the store could not say what is due, or could not note what became of it.
 const STORE_PAUSE: Duration = Duration::from_secs(60);
@@ -64,7 +67,8 @@ pub struct Smtp {
 pub struct Relay(AsyncSmtpTransportBuilder);
 
 impl Relay {
-    /// `smtps://user:password@host:465` for TLS from the first byte, `smtp://…?tls=required` for STARTTLS, `smtp://host:25` for neither.
+    /// `smtps://user:password@host:465` for TLS from the first byte, `smtp://…?tls=required` for STARTTLS,
+    /// `smtp://host:25` for neither.
     pub fn parse(url: &str) -> Option<Relay> {
         // Asked for here, since a misspelt option would be ignored and the password sent in the clear.
         let known = match url.split_once('?') {
@@ -192,7 +196,8 @@ impl Mailer {
         }
     }
 
-    /// Tries every mail that is due. `delivered` are those that the server has taken and the store does not know of.
+    /// Tries every mail that is due. `delivered` are those that the server has taken and the store does not
+    /// know of.
     async fn round(&self, smtp: &Smtp, stop: &Stop, delivered: &mut HashSet<i64>) -> Result<(), StoreError> {
         for id in delivered.iter().copied().collect::<Vec<_>>() {
             self.control.notice_attempted(id, NoticeOutcome::Sent { now_ms: self.world.now_ms() }).await?;
@@ -401,7 +406,8 @@ fn failure(error: &smtp::Error, status: Option<u16>) -> Failure {
     }
 }
 
-/// Addresses are parsed and texts encoded by whoever knows how headers are written, so that nothing in them can begin a header of its own.
+/// Addresses are parsed and texts encoded by whoever knows how headers are written, so that nothing in them
+/// can begin a header of its own.
 fn message(
     mail: &Notice,
     from: &Sender,
@@ -425,7 +431,8 @@ fn message(
         .date(UNIX_EPOCH + Duration::from_millis(now_ms))
         .header(AutoSubmitted);
     if let Some(secret) = secret.filter(|_| notices::is_optional(mail)) {
-        // RFC 2369 and RFC 8058: a mail program offers to turn them off, with one request and without signing in.
+        // RFC 2369 and RFC 8058: a mail program offers to turn them off, with one request and without signing
+        // in.
         let url = format!("<{app_url}/unsubscribe?token={}>", secret.0.0);
         builder = builder.header(ListUnsubscribe(url)).header(ListUnsubscribePost);
     }

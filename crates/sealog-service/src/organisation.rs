@@ -1,5 +1,5 @@
-//! What an organisation has settled for itself: the names of its settings, and what stands under them. Who may change
-//! them, and to what, is in [`crate::admin::settings`].
+//! What an organisation has settled for itself: the names of its settings, and what stands under them. Who
+//! may change them, and to what, is in [`crate::admin::settings`].
 
 use sealog_control::Membership;
 use sealog_core::id::TenantId;
@@ -78,8 +78,8 @@ pub(crate) fn allows(domains: &[String], email: &str) -> bool {
     domains.is_empty() || domains.iter().any(|allowed| allowed.eq_ignore_ascii_case(domain))
 }
 
-/// What the organisations of a person, together, ask of the person's session. A session is one for all of them, so the
-/// strictest of them has its way.
+/// What the organisations of a person, together, ask of the person's session. A session is one for all of
+/// them, so the strictest of them has its way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionDemands {
     pub idle_ms: Option<u64>,

@@ -1,7 +1,8 @@
 //! Passwords of dashboard users: argon2id, a few at a time, since each takes 19 MiB and a core.
 //!
-//! Whoever is known goes first, and no queue is longer than a person waits: a crowd that guesses passwords makes others of
-//! its kind wait, and not the people who sign in from where they always do, nor the events that come in.
+//! Whoever is known goes first, and no queue is longer than a person waits: a crowd that guesses passwords
+//! makes others of its kind wait, and not the people who sign in from where they always do, nor the events
+//! that come in.
 
 use std::collections::VecDeque;
 use std::sync::{LazyLock, Mutex};
@@ -23,7 +24,8 @@ const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 /// Hashes at a time; more wait, so that logging in is no way to use up the memory.
 const AT_A_TIME: usize = 2;
-/// Checks that wait, of strangers and of those who are known. One takes about 30 ms, so strangers wait for half a second.
+/// Checks that wait, of strangers and of those who are known. One takes about 30 ms, so strangers wait for
+/// half a second.
 const STRANGERS_MAX: usize = 32;
 const KNOWN_MAX: usize = 256;
 /// Below that of the event loops and the store: an event does not wait for a password.
@@ -60,8 +62,8 @@ pub async fn hash(world: &dyn World, password: Secret) -> Result<String, String>
     }
 }
 
-/// Whether this is the password of which that is the hash. Without a hash it is not, after the same work: how long
-/// it takes does not tell whether there is such an account.
+/// Whether this is the password of which that is the hash. Without a hash it is not, after the same work: how
+/// long it takes does not tell whether there is such an account.
 pub async fn verify(hash: Option<String>, password: Secret, asks: Asks) -> Result<bool, Unchecked> {
     let verified = in_turn(&QUEUE, asks, move || verify_now(hash.as_deref(), &password.0)).await?;
     verified.map_err(Unchecked::Failed)

@@ -1,8 +1,11 @@
-//! Quota notices: at 80 % and at 100 % of a plan's events of a month, one mail each. The quota itself rejects nothing. Spec 6.
+//! Quota notices: at 80 % and at 100 % of a plan's events of a month, one mail each. The quota itself rejects
+//! nothing. Spec 6.
 //!
-//! No request waits for any of this. t0: events are appended, and the store counts them. t1: the tenant is noted as changed, in memory. t2: within about a second the
-//! count is compared with the plan, and a mail is put into the outbox under a key that it can have only once: tenant, month and threshold. A crash before t2 forgets
-//! the note and not the count, so every start looks at all tenants again; one after t2 finds the key taken.
+//! No request waits for any of this. t0: events are appended, and the store counts them. t1: the tenant is
+//! noted as changed, in memory. t2: within about a second the count is compared with the plan, and a mail is
+//! put into the outbox under a key that it can have only once: tenant, month and threshold. A crash before t2
+//! forgets the note and not the count, so every start looks at all tenants again; one after t2 finds the key
+//! taken.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -30,7 +33,8 @@ const PAGE: usize = 100;
 pub struct Changed(Mutex<HashSet<TenantId>>);
 
 impl Changed {
-    /// Notes the tenant when it is dropped, which is when the append has ended: answered, failed with an unknown outcome, or left alone by a client that has gone.
+    /// Notes the tenant when it is dropped, which is when the append has ended: answered, failed with an
+    /// unknown outcome, or left alone by a client that has gone.
     pub fn after(&self, tenant_id: TenantId) -> Note<'_> {
         Note { changed: self, tenant_id }
     }

@@ -1,4 +1,5 @@
-//! What a replica on another machine reads: moments of the store, and the bytes of its files. The caller has seen to it that it is the operator.
+//! What a replica on another machine reads: moments of the store, and the bytes of its files. The caller has
+//! seen to it that it is the operator.
 
 use std::fmt;
 use std::fs;
@@ -22,7 +23,8 @@ use crate::copies::{self, CONTROL_FILE, FOR_REPLICAS, HANDED_OVER};
 pub const PIECE_BYTES_MAX: usize = 4 << 20;
 /// Answers with bytes that are made at a time. Others wait for their turn.
 const AT_ONCE: usize = 2;
-/// Times of files are not exact: a file that was changed more recently than this may be changed again without a trace.
+/// Times of files are not exact: a file that was changed more recently than this may be changed again without
+/// a trace.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// The server's side of replication.
@@ -170,7 +172,8 @@ fn read(path: &Path, from: u64, length: usize) -> std::io::Result<Vec<u8>> {
 
 /// An empty directory that only its owner can enter, in place of those of earlier copies.
 ///
-/// Each copy has its own: one that is made for a replica which has gone meanwhile is made to its end, and would be in the way of the next under the same name.
+/// Each copy has its own: one that is made for a replica which has gone meanwhile is made to its end, and
+/// would be in the way of the next under the same name.
 fn begin(all: &Path, number: u64) -> Result<PathBuf, StoreError> {
     // One that cannot be removed, because it is still being written, is removed the next time.
     for entry in fs::read_dir(all).into_iter().flatten().flatten() {

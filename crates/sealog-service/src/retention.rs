@@ -81,7 +81,8 @@ impl Retention {
         Ok(())
     }
 
-    /// Drops what is too old, step by step, with a pause after each that is as long as it took. How many events.
+    /// Drops what is too old, step by step, with a pause after each that is as long as it took. How many
+    /// events.
     pub async fn look(&self) -> Result<u64, StoreError> {
         if self.days == 0 {
             return Ok(0);

@@ -2,8 +2,8 @@
 
 use zeroize::Zeroize;
 
-/// Text that must not be printed, and that is overwritten in memory when it is dropped. Whoever takes it apart
-/// makes a copy that is not.
+/// Text that must not be printed, and that is overwritten in memory when it is dropped. Whoever takes it
+/// apart makes a copy that is not.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 

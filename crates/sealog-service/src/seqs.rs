@@ -1,8 +1,9 @@
-//! Where in a chain a time lies. `timestamp` never goes back in a chain, so it is found by halving: a few dozen
-//! reads of one event, however long the chain is.
+//! Where in a chain a time lies. `timestamp` never goes back in a chain, so it is found by halving: a few
+//! dozen reads of one event, however long the chain is.
 //!
-//! What cannot be read has no time. At the edge of a window it counts as within: of such an event there is nothing to see but its number, and
-//! left out, the damage of a window's first or last event would be hidden from whoever is to vouch for it.
+//! What cannot be read has no time. At the edge of a window it counts as within: of such an event there is
+//! nothing to see but its number, and left out, the damage of a window's first or last event would be hidden
+//! from whoever is to vouch for it.
 
 use sealog_core::event::StoredEvent;
 use sealog_core::id::ChainId;
@@ -12,8 +13,8 @@ use sealog_store::{Range, Store, StoreError};
 /// Damaged records that one look passes over.
 const DAMAGED_MAX: usize = 1000;
 
-/// The first `chain_seq` at or after a time: that of the next event, if there is none yet. Where events are missing,
-/// it may be that of a missing one.
+/// The first `chain_seq` at or after a time: that of the next event, if there is none yet. Where events are
+/// missing, it may be that of a missing one.
 pub async fn first_at(store: &dyn Store, chain: ChainId, time_ms: u64) -> Result<u64, StoreError> {
     let head = store.head(chain).await?;
     // Before the first event that is kept there is nothing to find.
@@ -28,8 +29,8 @@ pub async fn first_at(store: &dyn Store, chain: ChainId, time_ms: u64) -> Result
     Ok(low)
 }
 
-/// The last `chain_seq` before a time; that before the first event, if there is none. Where events are missing or damaged,
-/// it may be that of such a one.
+/// The last `chain_seq` before a time; that before the first event, if there is none. Where events are
+/// missing or damaged, it may be that of such a one.
 pub async fn last_before(store: &dyn Store, chain: ChainId, time_ms: u64) -> Result<u64, StoreError> {
     let end = store.head(chain).await?.end().chain_seq;
     let next = first_at(store, chain, time_ms).await?;

@@ -4,7 +4,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Tells one content of a file from another. Whoever keeps the time of a copy does not keep the time of its change.
+/// Tells one content of a file from another. Whoever keeps the time of a copy does not keep the time of its
+/// change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     device: u64,

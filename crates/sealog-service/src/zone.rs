@@ -1,5 +1,5 @@
-//! Time zones by name, with the database that is part of the program: a container has none of its own, and two nodes
-//! with different ones would name different times.
+//! Time zones by name, with the database that is part of the program: a container has none of its own, and
+//! two nodes with different ones would name different times.
 
 use jiff::Timestamp;
 use jiff::tz::{TimeZone, db};

@@ -1,8 +1,9 @@
-//! Writes to a store as fast as it can and says on standard output what it sent and what was acknowledged, until it is killed. `tests/suite/kill.rs` and `scripts/torture` read
-//! that and do the killing.
+//! Writes to a store as fast as it can and says on standard output what it sent and what was acknowledged,
+//! until it is killed. `tests/suite/kill.rs` and `scripts/torture` read that and do the killing.
 //!
-//! `hammer DIR CYCLE [large|few]`: lines `ready`, `sent NONCE COUNT KEYED`, `acked NONCE FIRST_SEQ HASH LOG_ID...`. A nonce says everything about its request (`Shape`), so that
-//! the reader knows what must be there. With `few` each thread sends one request and waits for the kill.
+//! `hammer DIR CYCLE [large|few]`: lines `ready`, `sent NONCE COUNT KEYED`, `acked NONCE FIRST_SEQ HASH
+//! LOG_ID...`. A nonce says everything about its request (`Shape`), so that the reader knows what must be
+//! there. With `few` each thread sends one request and waits for the kill.
 
 use std::io::Write;
 use std::path::Path;
@@ -45,12 +46,14 @@ fn usage() {
     std::process::exit(2);
 }
 
-/// What the requests are like. The first letter of a nonce is that of its shape; `tools/torture/oracle.py` knows the same rules.
+/// What the requests are like. The first letter of a nonce is that of its shape; `tools/torture/oracle.py`
+/// knows the same rules.
 #[derive(Clone, Copy)]
 enum Shape {
     /// Single events, and batches of 20 that are far smaller than a segment.
     Small,
-    /// Also batches of 100, and requests of 128 KiB and more, which are sealed ahead by a thread of their own. Every few requests fill a segment.
+    /// Also batches of 100, and requests of 128 KiB and more, which are sealed ahead by a thread of their
+    /// own. Every few requests fill a segment.
     Large,
 }
 
@@ -127,7 +130,8 @@ fn key(nonce: &str) -> IdempotencyKey {
     IdempotencyKey { key_hash: Hash(bytes), fingerprint: Hash(bytes) }
 }
 
-/// One write for a line, so that the reader gets whole lines from all threads, and a line that was written is not lost with the process.
+/// One write for a line, so that the reader gets whole lines from all threads, and a line that was written is
+/// not lost with the process.
 fn say(mut line: String) {
     line.push('\n');
     std::io::stdout().lock().write_all(line.as_bytes()).expect("the reader is there");

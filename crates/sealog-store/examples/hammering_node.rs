@@ -1,7 +1,9 @@
-//! A node on a PostgreSQL database as a process of its own: four threads that append to one chain, each event under a key, and say on standard output what was
-//! acknowledged, until it is killed. What fails is tried again under the same key. `tests/suite/nodes.rs` reads that and does the stopping and killing.
+//! A node on a PostgreSQL database as a process of its own: four threads that append to one chain, each event
+//! under a key, and say on standard output what was acknowledged, until it is killed. What fails is tried
+//! again under the same key. `tests/suite/nodes.rs` reads that and does the stopping and killing.
 //!
-//! `hammering_node URL NAME SKEW_MS`: lines `acked NONCE CHAIN_SEQ HASH`; a nonce begins with the name, and is the event's actor.
+//! `hammering_node URL NAME SKEW_MS`: lines `acked NONCE CHAIN_SEQ HASH`; a nonce begins with the name, and
+//! is the event's actor.
 
 use std::io::Write;
 use std::sync::Arc;

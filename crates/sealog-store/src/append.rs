@@ -44,7 +44,8 @@ impl KeptKey {
     }
 }
 
-/// Which keys to read: of requests whose events begin at `from` or later and that were received after a time, at most so many.
+/// Which keys to read: of requests whose events begin at `from` or later and that were received after a time,
+/// at most so many.
 #[derive(Clone, Copy, Debug)]
 pub struct WantedKeys {
     pub from: u64,
@@ -143,7 +144,8 @@ impl Receipt {
     }
 }
 
-/// An event of a later schema cannot be kept as it is by a program that does not know it, and must not be kept as something else.
+/// An event of a later schema cannot be kept as it is by a program that does not know it, and must not be
+/// kept as something else.
 pub(crate) fn check_schema(events: &[StoredEvent]) -> Result<(), StoreError> {
     match events.iter().find(|event| !event.has_known_schema()) {
         None => Ok(()),

@@ -1,12 +1,16 @@
 //! A guard between the wall clock and sealing.
 //!
-//! Time never goes back inside a chain, so a wall clock that leaps forward by two years freezes the time of every chain that gets an event, until then. The guard compares the wall
-//! clock with the boot clock, which nobody sets and which goes on while the machine is suspended.
+//! Time never goes back inside a chain, so a wall clock that leaps forward by two years freezes the time of
+//! every chain that gets an event, until then. The guard compares the wall clock with the boot clock, which
+//! nobody sets and which goes on while the machine is suspended.
 //!
-//! t0: the wall clock leaps forward by more than [`LEAP_MS`] relative to the boot clock. t1: events are sealed with the time that the boot clock implies, and everybody is told.
-//! t2: the wall clock is set right within [`HOLD_MS`]: the leap has left no trace. Or it is not: then it is believed, or, with `clock.strict`, nothing is sealed any more.
+//! t0: the wall clock leaps forward by more than [`LEAP_MS`] relative to the boot clock. t1: events are
+//! sealed with the time that the boot clock implies, and everybody is told. t2: the wall clock is set right
+//! within [`HOLD_MS`]: the leap has left no trace. Or it is not: then it is believed, or, with
+//! `clock.strict`, nothing is sealed any more.
 //!
-//! A step back is let through: sealing has its own rule for it (time stands still). So is a correction by a fraction of a second a second, which NTP makes.
+//! A step back is let through: sealing has its own rule for it (time stands still). So is a correction by a
+//! fraction of a second a second, which NTP makes.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +29,8 @@ pub const LEAP_MS: u64 = 60 * 60 * 1000;
 /// How long a leap is held back.
 pub const HOLD_MS: u64 = 10 * 60 * 1000;
 
-/// The two clocks drift apart by parts in a million; what they had in common is noted again when it has changed by this much.
+/// The two clocks drift apart by parts in a million; what they had in common is noted again when it has
+/// changed by this much.
 const FOLLOW_MS: u64 = 1000;
 
 /// How often the log says that a leap is held back or refused.
@@ -46,9 +51,11 @@ pub struct LeapGuard {
 struct Believed {
     /// As it was believed last.
     offset_ms: i64,
-    /// The most that was believed without being a leap. A clock that is set back and then right again has not leapt.
+    /// The most that was believed without being a leap. A clock that is set back and then right again has not
+    /// leapt.
     highest_ms: i64,
-    /// Whether it is a leap that was believed in the end. Once it is taken back after all, it counts for nothing.
+    /// Whether it is a leap that was believed in the end. Once it is taken back after all, it counts for
+    /// nothing.
     by_leap: bool,
 }
 
@@ -62,7 +69,8 @@ pub enum Change {
 }
 
 impl LeapGuard {
-    /// Believes the first reading: a machine may have been off for any time. `strict` says what becomes of a leap that is not taken back.
+    /// Believes the first reading: a machine may have been off for any time. `strict` says what becomes of a
+    /// leap that is not taken back.
     pub fn new(strict: bool) -> LeapGuard {
         LeapGuard { strict, believed: None, held_since_ms: None, leaps: 0 }
     }
@@ -191,7 +199,8 @@ impl Loud {
     }
 }
 
-/// A world whose wall clock is guarded. Everything in a process that goes by the time of day goes by one of these, so that no part of it acts on a leap that another holds back.
+/// A world whose wall clock is guarded. Everything in a process that goes by the time of day goes by one of
+/// these, so that no part of it acts on a leap that another holds back.
 #[derive(Debug)]
 pub struct GuardedWorld {
     world: Arc<dyn World>,
@@ -241,7 +250,8 @@ mod tests {
 
     use ClockState::{Held, Refused, Sane};
 
-    /// How far the boot clock and the wall clock have gone since the first look, and what is then made of it: the time since, and the state.
+    /// How far the boot clock and the wall clock have gone since the first look, and what is then made of it:
+    /// the time since, and the state.
     type Row = (i64, i64, i64, ClockState);
 
     #[track_caller]

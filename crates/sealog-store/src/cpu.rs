@@ -9,7 +9,8 @@ pub fn thread_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// How long the calling thread has waited for a core although it could run, since it began; nothing where the kernel does not say.
+/// How long the calling thread has waited for a core although it could run, since it began; nothing where the
+/// kernel does not say.
 pub fn thread_waited() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split_ascii_whitespace().nth(1).and_then(|nanos| nanos.parse().ok());

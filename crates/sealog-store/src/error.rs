@@ -13,19 +13,23 @@ pub enum StoreError {
     NoRoom,
     /// Too much is waiting to be written.
     QueueFull,
-    /// The disk has not finished a write for so long that requests fail by their deadline. Appends resume by themselves when it does.
+    /// The disk has not finished a write for so long that requests fail by their deadline. Appends resume by
+    /// themselves when it does.
     Stalled,
     /// The request waited too long for its turn and was not written.
     Deadline,
-    /// The database cannot be reached, refuses or did not answer. Whether the request was written is unknown; appends resume by themselves.
+    /// The database cannot be reached, refuses or did not answer. Whether the request was written is unknown;
+    /// appends resume by themselves.
     Unavailable(String),
     /// The chain's last events are known to be lost or damaged, so nothing can be sealed on top of them.
     HeadUnproven { chain: ChainId },
-    /// The clock has leapt forward, and the setting `clock.strict` refuses to believe it. Appends resume by themselves when it is set right.
+    /// The clock has leapt forward, and the setting `clock.strict` refuses to believe it. Appends resume by
+    /// themselves when it is set right.
     ClockLeapt,
     /// The store is closing.
     Closing,
-    /// A request that the store cannot hold, events that do not continue their chain, or a position that is not of this feed.
+    /// A request that the store cannot hold, events that do not continue their chain, or a position that is
+    /// not of this feed.
     Refused(String),
     /// The record of this event is damaged.
     Damaged { chain_seq: u64 },

@@ -1,13 +1,13 @@
-//! Deficit round-robin queues: fair by bytes between keys (chains, tenants), or between groups of keys, so that a noisy
-//! neighbour cannot starve the others.
+//! Deficit round-robin queues: fair by bytes between keys (chains, tenants), or between groups of keys, so
+//! that a noisy neighbour cannot starve the others.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
 
 use crate::types::{IdMap, IdSet};
 
-/// What one key may pop before the next key has its turn. Quanta count bytes: a key with large items gets as much as a
-/// key with many small ones.
+/// What one key may pop before the next key has its turn. Quanta count bytes: a key with large items gets as
+/// much as a key with many small ones.
 const QUANTUM_BYTES: usize = 16 << 10;
 
 /// Memory for more items than this is not kept.
@@ -15,15 +15,16 @@ const SPARE_ITEMS_MAX: usize = 1024;
 
 /// Items by key. Those of one key keep their order.
 ///
-/// Every operation but [`FairQueue::take_oldest`] takes a few steps, however many keys there are and however many of them
-/// are paused: it runs under the lock that all requests of a store pass.
+/// Every operation but [`FairQueue::take_oldest`] takes a few steps, however many keys there are and however
+/// many of them are paused: it runs under the lock that all requests of a store pass.
 #[derive(Debug)]
 pub struct FairQueue<K, T> {
     waiting: IdMap<K, Waiting<T>>,
     turns: Turns<K>,
     /// Memory of a key that has nothing left in the queue, for the next one that comes.
     spare: VecDeque<(usize, T)>,
-    /// Keys that are skipped at present. They lose their place when their turn comes, and get one when they are resumed.
+    /// Keys that are skipped at present. They lose their place when their turn comes, and get one when they
+    /// are resumed.
     paused: IdSet<K>,
     items: usize,
     bytes: usize,
@@ -40,8 +41,8 @@ struct Waiting<T> {
 /// The number of a key's place among the turns; `None` while it has none.
 type Place = Option<u64>;
 
-/// Keys in the order of their turns. A key that is moved leaves its old place behind, which nobody has then and which is
-/// dropped when its turn comes: no operation has to search for it.
+/// Keys in the order of their turns. A key that is moved leaves its old place behind, which nobody has then
+/// and which is dropped when its turn comes: no operation has to search for it.
 #[derive(Debug)]
 struct Turns<K> {
     order: VecDeque<(K, u64)>,
@@ -160,7 +161,8 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
         self.bytes
     }
 
-    /// The next item and its bytes. An item that is larger than a quantum waits for as many quanta as it is large.
+    /// The next item and its bytes. An item that is larger than a quantum waits for as many quanta as it is
+    /// large.
     pub fn peek(&mut self) -> Option<(usize, &T)> {
         let key = self.front()?;
         let (bytes, item) = self.waiting.get(&key)?.items.front()?;
@@ -247,7 +249,8 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
         taken
     }
 
-    /// Places go with their keys: nobody may come to drop them, since a queue whose items expire is one that is not taken from.
+    /// Places go with their keys: nobody may come to drop them, since a queue whose items expire is one that
+    /// is not taken from.
     fn forget_empty(&mut self) {
         self.waiting.retain(|_, waiting| !waiting.items.is_empty());
         let waiting = &self.waiting;
@@ -260,8 +263,8 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
     }
 }
 
-/// Items by group and key: fair by bytes between groups (tenants), then between the keys of a group (their chains). A
-/// group gets as much as any other, however many keys it has.
+/// Items by group and key: fair by bytes between groups (tenants), then between the keys of a group (their
+/// chains). A group gets as much as any other, however many keys it has.
 #[derive(Debug)]
 pub struct GroupedQueue<G, K, T> {
     groups: IdMap<G, Group<K, T>>,
@@ -310,8 +313,8 @@ impl<G: Copy + Eq + Hash, K: Copy + Eq + Hash, T> GroupedQueue<G, K, T> {
         }
     }
 
-    /// Resumes a key and gives it the next turn, whatever others of its group have taken meanwhile: it was its turn when it
-    /// was skipped.
+    /// Resumes a key and gives it the next turn, whatever others of its group have taken meanwhile: it was
+    /// its turn when it was skipped.
     pub fn resume_first(&mut self, group: G, key: K) {
         let Some(known) = self.groups.get_mut(&group) else { return };
         known.queue.resume_first(key);

@@ -1,7 +1,9 @@
-//! The feed: which chains have become longer, from any position on. `docs/adr/0015-a-feed-of-positions.md` has the reasons.
+//! The feed: which chains have become longer, from any position on. `docs/adr/0015-a-feed-of-positions.md`
+//! has the reasons.
 //!
-//! A follower is told that a chain is durable up to a head, and reads the events from the store. So what it uses is what is on disk, a
-//! follower that is slow costs the writer nothing, and many changes of a chain are one.
+//! A follower is told that a chain is durable up to a head, and reads the events from the store. So what it
+//! uses is what is on disk, a follower that is slow costs the writer nothing, and many changes of a chain are
+//! one.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -82,16 +84,19 @@ pub struct Batch {
 
 /// Who follows. Made by [`crate::Store::follow`]; it keeps nothing of the store open and may outlive it.
 ///
-/// **What is announced.** A chain in the scope whose head is not the one that was announced before the position. Only what is durable and can be
-/// read: `range` and `get` return every event up to the head. A follower that asks again hears of each chain that has changed since; however
-/// often that was, it is one change. Changes of different chains come in no order.
+/// **What is announced.** A chain in the scope whose head is not the one that was announced before the
+/// position. Only what is durable and can be read: `range` and `get` return every event up to the head. A
+/// follower that asks again hears of each chain that has changed since; however often that was, it is one
+/// change. Changes of different chains come in no order.
 ///
-/// **What may come twice.** After a restart of the store, and for a position in the middle of many changes, a head may be announced once more. Nothing
-/// is left out: not after a crash at any moment, not after a failover.
+/// **What may come twice.** After a restart of the store, and for a position in the middle of many changes, a
+/// head may be announced once more. Nothing is left out: not after a crash at any moment, not after a
+/// failover.
 ///
-/// **After a loss** that was accepted, the head is the acceptance or an event behind it. It may be below, at or above the one that was
-/// announced before, so a reader keeps the whole head of what it has read: if it is told of a lower `chain_seq`, or if the next event's `prev_hash` is not the hash
-/// that it has, events that it has read are lost, and `sealog.loss_accepted` in the chain says which.
+/// **After a loss** that was accepted, the head is the acceptance or an event behind it. It may be below, at
+/// or above the one that was announced before, so a reader keeps the whole head of what it has read: if it is
+/// told of a lower `chain_seq`, or if the next event's `prev_hash` is not the hash that it has, events that
+/// it has read are lost, and `sealog.loss_accepted` in the chain says which.
 #[derive(Debug)]
 pub struct Follower {
     source: Box<dyn Source>,
@@ -102,8 +107,9 @@ impl Follower {
         Follower { source: Box::new(source) }
     }
 
-    /// The next changes, at least one and at most `limit`. Waits while there are none; whoever stops waiting and asks again has missed nothing. [`StoreError::Closing`]
-    /// when the store closes. After another error it can be asked again.
+    /// The next changes, at least one and at most `limit`. Waits while there are none; whoever stops waiting
+    /// and asks again has missed nothing. [`StoreError::Closing`] when the store closes. After another error
+    /// it can be asked again.
     pub async fn next(&mut self, limit: usize) -> Result<Batch, StoreError> {
         let changes = self.source.next(limit.clamp(1, BATCH_CHANGES_MAX)).await?;
         Ok(Batch { changes, position: self.source.position() })
@@ -121,7 +127,8 @@ pub(crate) trait Source: Send + fmt::Debug {
     fn position(&self) -> Position;
 }
 
-/// How far a follower has come. For the store that made it, and for the same scope; what is inside is the store's own.
+/// How far a follower has come. For the store that made it, and for the same scope; what is inside is the
+/// store's own.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Position(Box<[u8]>);
 
@@ -208,7 +215,8 @@ pub(crate) fn foreign() -> StoreError {
 /// Who waits for which chains, and what a store keeps for as long as anybody follows it.
 #[derive(Debug, Default)]
 pub(crate) struct Hub<T> {
-    /// As many as are registered. Read without the lock, so that a store that nobody follows pays for one look at it.
+    /// As many as are registered. Read without the lock, so that a store that nobody follows pays for one
+    /// look at it.
     followers: AtomicUsize,
     registry: Mutex<Registry<T>>,
 }
@@ -229,7 +237,8 @@ impl<T> Registry<T> {
         self.count > 0
     }
 
-    /// Wakes those who follow one of these chains. Frames of one chain often follow each other, and then it is looked up once.
+    /// Wakes those who follow one of these chains. Frames of one chain often follow each other, and then it
+    /// is looked up once.
     pub(crate) fn wake(&self, chains: impl Iterator<Item = ChainId>) {
         let mut last = None;
         for chain in chains {
@@ -297,7 +306,8 @@ pub(crate) struct Registration<T: Default> {
 }
 
 impl<T: Default> Registration<T> {
-    /// Until one of the chains has changed since the last call. What changed before this call, and since the follower last looked, ends it at once.
+    /// Until one of the chains has changed since the last call. What changed before this call, and since the
+    /// follower last looked, ends it at once.
     pub(crate) async fn wait(&self) -> Result<(), StoreError> {
         if self.hub.registry().closed {
             return Err(StoreError::Closing);

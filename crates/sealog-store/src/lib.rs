@@ -1,8 +1,10 @@
 //! Where sealed events are kept.
 //!
-//! [`Store`] is a seam of whole operations, never of rows: each store is free inside, and one conformance suite (`tests/conformance`) holds for all of them.
+//! [`Store`] is a seam of whole operations, never of rows: each store is free inside, and one conformance
+//! suite (`tests/conformance`) holds for all of them.
 //!
-//! This file only names what others import. Inside the crate an item is imported from the file that defines it.
+//! This file only names what others import. Inside the crate an item is imported from the file that defines
+//! it.
 
 mod append;
 mod bytes;

@@ -1,6 +1,6 @@
-//! Accepting a loss: the event by which an operator lets a chain go on whose last events are proven lost. Both stores seal the same event on the same head.
-//! Its text is written and read here and nowhere else: what one store writes, the other has to understand
-//! after a copy.
+//! Accepting a loss: the event by which an operator lets a chain go on whose last events are proven lost.
+//! Both stores seal the same event on the same head. Its text is written and read here and nowhere else: what
+//! one store writes, the other has to understand after a copy.
 
 use sealog_core::canonical::{EventText, Fields};
 use sealog_core::chain::Head;
@@ -28,7 +28,8 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// What is missing of a chain that may not go on. Where another event stands in place of the recorded one, nothing that exists is hidden: the recorded event is what is lost.
+    /// What is missing of a chain that may not go on. Where another event stands in place of the recorded
+    /// one, nothing that exists is hidden: the recorded event is what is lost.
     pub fn of(head: &ChainHead) -> Loss {
         let ChainHead { durable, recorded, .. } = head;
         let (lost_from, lost_to) = if recorded == durable {
@@ -89,7 +90,8 @@ impl Loss {
     }
 }
 
-/// What the acceptance is sealed on: the last event that exists, with an id from which the next one is above every id that was ever given out.
+/// What the acceptance is sealed on: the last event that exists, with an id from which the next one is above
+/// every id that was ever given out.
 pub fn base(head: &ChainHead) -> Head {
     let ChainHead { durable, recorded, .. } = head;
     // An id that sealing cannot have made is no reason to go on from there.

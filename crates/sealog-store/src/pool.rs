@@ -1,10 +1,13 @@
-//! Thread pool for everything that reads, verifies or parses: work that would keep an event loop from everyone else.
+//! Thread pool for everything that reads, verifies or parses: work that would keep an event loop from
+//! everyone else.
 //!
-//! Jobs queue by tenant in a deficit round-robin queue ([`FairQueue`]): fair by bytes, so that a noisy neighbour cannot starve the others. A job has a bounded size (a page, a piece of a
-//! range, a body), so the next tenant waits for the jobs under way and for its turn, whatever one tenant has queued.
+//! Jobs queue by tenant in a deficit round-robin queue ([`FairQueue`]): fair by bytes, so that a noisy
+//! neighbour cannot starve the others. A job has a bounded size (a page, a piece of a range, a body), so the
+//! next tenant waits for the jobs under way and for its turn, whatever one tenant has queued.
 //!
-//! There are two lanes, since there are two resources. Threads of [`Lane::Read`] wait for the disk and take the log's locks, so they have the priority of the writer that waits for the
-//! same locks. Threads of [`Lane::Compute`] hash and parse, hold no lock, and step back for the event loops and the writer.
+//! There are two lanes, since there are two resources. Threads of [`Lane::Read`] wait for the disk and take
+//! the log's locks, so they have the priority of the writer that waits for the same locks. Threads of
+//! [`Lane::Compute`] hash and parse, hold no lock, and step back for the event loops and the writer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +21,8 @@ use crate::fair_queue::FairQueue;
 
 /// Threads that wait for the disk.
 const READ_THREADS: usize = 4;
-/// Below that of the event loops and the store: a client that sends little does not wait for one that sends much.
+/// Below that of the event loops and the store: a client that sends little does not wait for one that sends
+/// much.
 const COMPUTE_NICENESS: i32 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +39,8 @@ pub enum Payer {
     Tenant(TenantId),
     /// Control data, statistics, background work.
     Operator,
-    /// Look-ups for a caller who has not proven anything yet: unknown keys are one queue, however many there are.
+    /// Look-ups for a caller who has not proven anything yet: unknown keys are one queue, however many there
+    /// are.
     Stranger,
 }
 
@@ -72,7 +77,8 @@ impl FairPool {
         }
     }
 
-    /// Queues a job of this cost, in bytes or what takes as long. The answer fails if the pool is stopped before the job's turn, or if the job panics.
+    /// Queues a job of this cost, in bytes or what takes as long. The answer fails if the pool is stopped
+    /// before the job's turn, or if the job panics.
     pub fn run<T: Send + 'static>(
         &self,
         lane: Lane,
@@ -154,7 +160,8 @@ impl ThreadPool {
         ThreadPool { threads: Mutex::new((0..threads).map(start).collect()), shared }
     }
 
-    /// Queues a job of this cost. The answer fails if the pool is stopped before the job's turn, or if the job panics.
+    /// Queues a job of this cost. The answer fails if the pool is stopped before the job's turn, or if the
+    /// job panics.
     pub fn run<T: Send + 'static>(
         &self,
         payer: impl Into<Payer>,
@@ -164,7 +171,8 @@ impl ThreadPool {
         self.run_below(usize::MAX, payer, cost, act).expect("a queue does not reach this length")
     }
 
-    /// The same, unless so many jobs wait already: whoever asks faster than they are done is told so, and memory stays bounded.
+    /// The same, unless so many jobs wait already: whoever asks faster than they are done is told so, and
+    /// memory stays bounded.
     pub fn run_below<T: Send + 'static>(
         &self,
         waiting_max: usize,

@@ -39,15 +39,19 @@ impl Range {
     }
 }
 
-/// A piece of an answer. An event can have two megabytes, so a page of a hundred must not stand in memory whole: a read stops when it has `bytes_max` bytes, and says where to
-/// go on. Events never change and are only added above, so the pieces fit together.
+/// A piece of an answer. An event can have two megabytes, so a page of a hundred must not stand in memory
+/// whole: a read stops when it has `bytes_max` bytes, and says where to go on. Events never change and are
+/// only added above, so the pieces fit together.
 ///
-/// Only `resume: None` says that there is no more. A range returns at least one item if there is any. A list may return fewer items than asked for, even none, with `resume` set: it has
-/// looked at as many events as one call may. Each piece goes on strictly below (of a list) or above (of a range) where it began, so following `resume` always ends.
+/// Only `resume: None` says that there is no more. A range returns at least one item if there is any. A list
+/// may return fewer items than asked for, even none, with `resume` set: it has looked at as many events as
+/// one call may. Each piece goes on strictly below (of a list) or above (of a range) where it began, so
+/// following `resume` always ends.
 #[derive(Debug)]
 pub struct Chunk<T> {
     pub items: Vec<T>,
-    /// Where the next piece begins (`before_seq` of a list, `from` of a range), or nothing when there is no more.
+    /// Where the next piece begins (`before_seq` of a list, `from` of a range), or nothing when there is no
+    /// more.
     pub resume: Option<u64>,
 }
 
@@ -55,9 +59,11 @@ pub struct Chunk<T> {
 pub struct ChainHead {
     /// The last event that is there; [`Head::EMPTY`] for none.
     pub durable: Head,
-    /// The last event that is known to have been there. Before `durable` when the chain has another event in its place by now.
+    /// The last event that is known to have been there. Before `durable` when the chain has another event in
+    /// its place by now.
     pub recorded: Head,
-    /// The last event that was dropped for its age ([`Head::EMPTY`] for none): the chain begins behind it. Of test chains alone.
+    /// The last event that was dropped for its age ([`Head::EMPTY`] for none): the chain begins behind it. Of
+    /// test chains alone.
     pub dropped: Head,
 }
 

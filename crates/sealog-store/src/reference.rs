@@ -1,6 +1,8 @@
-//! A store so simple that it can be read for the rules: everything in memory, every question answered by looking at everything.
+//! A store so simple that it can be read for the rules: everything in memory, every question answered by
+//! looking at everything.
 //!
-//! Tests compare other stores with it. It keeps nothing over a restart and must not be used for anything else.
+//! Tests compare other stores with it. It keeps nothing over a restart and must not be used for anything
+//! else.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +29,8 @@ use crate::store::{DropPlan, DropStep, Store};
 use crate::types::BoxFuture;
 use crate::world::World;
 
-/// Events that do not match and that one list looks at. Small, so that every test that compares with this store goes on behind pieces that end early.
+/// Events that do not match and that one list looks at. Small, so that every test that compares with this
+/// store goes on behind pieces that end early.
 const LIST_MISSES_MAX: usize = 50;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);

@@ -14,7 +14,8 @@ pub trait Segments: Send + Sync {
     /// Both logs, live first, at one moment each.
     fn cut(&self) -> [LogCut; 2];
 
-    /// Bytes of a segment, at most so many. What stands before the end that a cut names never changes; a segment of test events may be gone.
+    /// Bytes of a segment, at most so many. What stands before the end that a cut names never changes; a
+    /// segment of test events may be gone.
     fn read_segment(&self, mode: Mode, number: u64, from: u64, bytes_max: usize) -> io::Result<Vec<u8>>;
 
     /// The directory, for files beside the logs. Nothing for a disk that is not of this machine.
@@ -27,15 +28,18 @@ pub struct LogCut {
     pub mode: Mode,
     /// The number of the last commit.
     pub commit: u64,
-    /// In the order of their numbers. A number that is missing behind those that were dropped is of a segment that is lost or has no header.
+    /// In the order of their numbers. A number that is missing behind those that were dropped is of a segment
+    /// that is lost or has no header.
     pub segments: Vec<SegmentCut>,
     /// All segments up to this one were dropped.
     pub dropped_through: u64,
     /// The file that says so, with the last event of each chain in them. Nothing where none were.
     pub dropped: Option<Vec<u8>>,
-    /// Chains whose last events are proven lost, with the head on record: a copy of the files must not forget it.
+    /// Chains whose last events are proven lost, with the head on record: a copy of the files must not forget
+    /// it.
     pub lost: Vec<(ChainId, Head)>,
-    /// Up to here, a segment and an offset in it, events are lost or damaged that no high-water mark spoke for.
+    /// Up to here, a segment and an offset in it, events are lost or damaged that no high-water mark spoke
+    /// for.
     pub unproven_to: Option<(u64, u64)>,
 }
 

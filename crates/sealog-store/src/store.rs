@@ -49,22 +49,28 @@ impl DropPlan {
 
 /// The contract of a store.
 ///
-/// **What is durable when.** `append` and `import` return `Ok` only after the events, the idempotency record and the usage count are on stable storage,
-/// in one atomic step: after a crash at any moment either all of a request is there or nothing of it. After `Err` the outcome is unknown to the caller
-/// (the request may be there whole, or not at all), which is why a retry carries the same idempotency key.
+/// **What is durable when.** `append` and `import` return `Ok` only after the events, the idempotency record
+/// and the usage count are on stable storage, in one atomic step: after a crash at any moment either all of a
+/// request is there or nothing of it. After `Err` the outcome is unknown to the caller (the request may be
+/// there whole, or not at all), which is why a retry carries the same idempotency key.
 ///
-/// **What is visible when.** An event can be read only once it is durable, and at once after its acknowledgement, by everyone. What was once shown never
-/// disappears and never changes, but for test events that are dropped for their age; a page that was read never grows.
+/// **What is visible when.** An event can be read only once it is durable, and at once after its
+/// acknowledgement, by everyone. What was once shown never disappears and never changes, but for test events
+/// that are dropped for their age; a page that was read never grows.
 ///
-/// **Who decides.** `log_id`, `timestamp`, `chain_seq`, `prev_hash`, `hash`, the idempotency outcome and the usage count are decided in one place, inside `append`.
-/// In a chain `chain_seq` has no gaps, `log_id` strictly increases with it and `timestamp` never decreases, whatever the clock does, across restarts.
+/// **Who decides.** `log_id`, `timestamp`, `chain_seq`, `prev_hash`, `hash`, the idempotency outcome and the
+/// usage count are decided in one place, inside `append`. In a chain `chain_seq` has no gaps, `log_id`
+/// strictly increases with it and `timestamp` never decreases, whatever the clock does, across restarts.
 ///
-/// **Isolation.** Every operation names its chain, which includes the tenant; nothing of another chain is ever returned.
+/// **Isolation.** Every operation names its chain, which includes the tenant; nothing of another chain is
+/// ever returned.
 ///
-/// **Damage.** A record that fails its checksum is never returned as good: `list` leaves it out, `get` is an error, `range` says where it is.
+/// **Damage.** A record that fails its checksum is never returned as good: `list` leaves it out, `get` is an
+/// error, `range` says where it is.
 pub trait Store: Send + Sync {
-    /// Looks up an idempotency key and, if it is free, takes it for the caller. A key is in flight from here until its [`Reservation`] is dropped or the
-    /// append that it was given to has ended; that state is never on disk, so it ends with the process.
+    /// Looks up an idempotency key and, if it is free, takes it for the caller. A key is in flight from here
+    /// until its [`Reservation`] is dropped or the append that it was given to has ended; that state is never
+    /// on disk, so it ends with the process.
     fn reserve(&self, chain: ChainId, key: IdempotencyKey) -> BoxFuture<'_, Result<Reserved, StoreError>>;
 
     /// Seals 1 to 100 events as the next of their chain, in order and without another event between them.
@@ -73,33 +79,39 @@ pub trait Store: Send + Sync {
     /// One event by its id, if this chain has it.
     fn get(&self, chain: ChainId, log_id: Ulid) -> BoxFuture<'_, Result<Option<StoredEvent>, StoreError>>;
 
-    /// Events that match, newest first, below `before_seq`. The work of one call is bounded, whatever the filter and however the stored values were chosen: a call that has looked
-    /// at enough returns what it has, possibly nothing, and where to go on. See [`Chunk`] for how a page becomes whole.
+    /// Events that match, newest first, below `before_seq`. The work of one call is bounded, whatever the
+    /// filter and however the stored values were chosen: a call that has looked at enough returns what it
+    /// has, possibly nothing, and where to go on. See [`Chunk`] for how a page becomes whole.
     fn list(&self, chain: ChainId, list: List) -> BoxFuture<'_, Result<Chunk<StoredEvent>, StoreError>>;
 
-    /// What exists from `from` up to `to`, both included, in ascending order; missing events are simply not there.
+    /// What exists from `from` up to `to`, both included, in ascending order; missing events are simply not
+    /// there.
     fn range(&self, chain: ChainId, range: Range) -> BoxFuture<'_, Result<Chunk<Item>, StoreError>>;
 
-    /// The chain's last event, and the last one it is known to have had. They differ only when the store has lost events.
+    /// The chain's last event, and the last one it is known to have had. They differ only when the store has
+    /// lost events.
     fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>>;
 
     /// The heads of all chains that have events, system chains among them, in the order of their ids.
     fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>>;
 
-    /// Begins to follow what becomes durable: every chain, those of a tenant, or one. [`Follower`] says what can be relied on. A position that is not of this store, or is of another
-    /// scope, is refused.
+    /// Begins to follow what becomes durable: every chain, those of a tenant, or one. [`Follower`] says what
+    /// can be relied on. A position that is not of this store, or is of another scope, is refused.
     fn follow(&self, scope: Scope, start: Start) -> BoxFuture<'_, Result<Follower, StoreError>>;
 
-    /// Live events of a tenant that were sealed in a month, but for those of its system chain ([`ChainId::is_system`]).
+    /// Live events of a tenant that were sealed in a month, but for those of its system chain
+    /// ([`ChainId::is_system`]).
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>>;
 
-    /// What was counted of a chain on some days. Kept while events become durable and made again from the log; the work of one call is bounded by the days and by how much of the log
-    /// holds them, never by the number of events. [`Counts::uncounted`] says what is left to count.
+    /// What was counted of a chain on some days. Kept while events become durable and made again from the
+    /// log; the work of one call is bounded by the days and by how much of the log holds them, never by the
+    /// number of events. [`Counts::uncounted`] says what is left to count.
     fn counts(&self, chain: ChainId, days: Days) -> BoxFuture<'_, Result<Counts, StoreError>>;
 
-    /// Appends 1 to 100 events that were sealed elsewhere, as they are. They must continue the chain exactly: each is verified against its predecessor first,
-    /// and on the first fault nothing is written. With the key of their request they are the whole request, and a retry of it is answered from them.
-    /// For copies and restores; nothing else bypasses sealing.
+    /// Appends 1 to 100 events that were sealed elsewhere, as they are. They must continue the chain exactly:
+    /// each is verified against its predecessor first, and on the first fault nothing is written. With the
+    /// key of their request they are the whole request, and a retry of it is answered from them. For copies
+    /// and restores; nothing else bypasses sealing.
     fn import(
         &self,
         chain: ChainId,
@@ -107,15 +119,16 @@ pub trait Store: Send + Sync {
         key: Option<KeptKey>,
     ) -> BoxFuture<'_, Result<Head, StoreError>>;
 
-    /// Idempotency keys of a chain, in the order of their events. Fewer than asked for means that there are no more. For copies.
+    /// Idempotency keys of a chain, in the order of their events. Fewer than asked for means that there are
+    /// no more. For copies.
     fn kept_keys(
         &self,
         chain: ChainId,
         wanted: WantedKeys,
     ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>>;
 
-    /// Verifies whole chains, each from its first event to its recorded head; the verdicts are in the order of the chains. Counts events as it checks them.
-    /// A store that can use all cores for it does.
+    /// Verifies whole chains, each from its first event to its recorded head; the verdicts are in the order
+    /// of the chains. Counts events as it checks them. A store that can use all cores for it does.
     fn audit(
         &self,
         chains: Vec<ChainId>,
@@ -147,12 +160,16 @@ pub trait Store: Send + Sync {
         Box::pin(async { Ok(StoreStats::default()) })
     }
 
-    /// Lets a chain whose tail is proven lost go on without it. The acceptance is the next event after the last one that exists: action `sealog.loss_accepted`, a
-    /// `log_id` above that of the recorded head, and `metadata` with `lost_from`, `lost_to`, `recorded_hash` and `reason`. From then on the recorded head is that event's.
-    /// Refused, and nothing is changed, for a chain that has lost nothing. `loss.rs` has the event.
+    /// Lets a chain whose tail is proven lost go on without it. The acceptance is the next event after the
+    /// last one that exists: action `sealog.loss_accepted`, a `log_id` above that of the recorded head, and
+    /// `metadata` with `lost_from`, `lost_to`, `recorded_hash` and `reason`. From then on the recorded head
+    /// is that event's. Refused, and nothing is changed, for a chain that has lost nothing. `loss.rs` has the
+    /// event.
     ///
-    /// Where another event stands in place of the recorded one, everything that exists stays, and the recorded event is the one that is lost. Where a damaged place may have held
-    /// more of the chain, `lost_to` is null. A crash in the middle leaves either the loss as it was or the acceptance in place, never neither.
+    /// Where another event stands in place of the recorded one, everything that exists stays, and the
+    /// recorded event is the one that is lost. Where a damaged place may have held more of the chain,
+    /// `lost_to` is null. A crash in the middle leaves either the loss as it was or the acceptance in place,
+    /// never neither.
     fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
         let _ = (chain, reason);
         Box::pin(async { Err(StoreError::Refused("this store cannot accept a loss".into())) })
@@ -181,12 +198,14 @@ pub trait Store: Send + Sync {
         Box::pin(async move { self.drop_planned(self.plan_drop(before_ms).await?).await })
     }
 
-    /// Chains that accept no events because those that they are known to have had last are lost, with what is lost, in the order of their ids: what [`Store::accept_loss`] lets go on.
+    /// Chains that accept no events because those that they are known to have had last are lost, with what is
+    /// lost, in the order of their ids: what [`Store::accept_loss`] lets go on.
     fn losses(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Loss)>, StoreError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// What was found wrong with what is stored, in words for the operator: files and chains are named, and nothing that an event holds.
+    /// What was found wrong with what is stored, in words for the operator: files and chains are named, and
+    /// nothing that an event holds.
     fn faults(&self) -> Vec<String> {
         Vec::new()
     }
@@ -206,7 +225,8 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// The threads for everything that must not run on an event loop. The store's own reads run there; callers parse, hash and render there.
+    /// The threads for everything that must not run on an event loop. The store's own reads run there;
+    /// callers parse, hash and render there.
     fn pool(&self) -> &FairPool;
 
     /// Whether events can be appended, or why not.

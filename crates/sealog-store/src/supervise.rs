@@ -1,7 +1,7 @@
 //! Loops that go on after a panic: it is counted and logged, and the loop is started again.
 //!
-//! A task that panics ends without a word. Where it follows what other nodes have changed, a revoked key would
-//! go on working here.
+//! A task that panics ends without a word. Where it follows what other nodes have changed, a revoked key
+//! would go on working here.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;

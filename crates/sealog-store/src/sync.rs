@@ -1,7 +1,9 @@
 //! The one policy for locks whose holder has panicked: they are taken over.
 //!
-//! Whoever catches the panic puts what was guarded in order, or sees to it that nothing is built on it (a log is poisoned, a transaction rolled back). Everyone else must not die of it: a lock that
-//! panics in turn makes one failed request fail all that come after it. State that is only a count, a cache or a set is right after any single change of it.
+//! Whoever catches the panic puts what was guarded in order, or sees to it that nothing is built on it (a log
+//! is poisoned, a transaction rolled back). Everyone else must not die of it: a lock that panics in turn
+//! makes one failed request fail all that come after it. State that is only a count, a cache or a set is
+//! right after any single change of it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;

@@ -13,7 +13,8 @@ use crate::types::BoxFuture;
 /// Bytes of events that are read and hashed at a time: a few milliseconds of a core.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Most that a verification holds at a time: the events of a piece, whose last one may be as large as a body, and their records.
+/// Most that a verification holds at a time: the events of a piece, whose last one may be as large as a body,
+/// and their records.
 pub const HELD_BYTES_MAX: usize = 2 * (BYTES_MAX + EVENT_BYTES_MAX);
 
 /// What a verification needs of a store.
@@ -39,7 +40,8 @@ pub async fn window(
     }
 }
 
-/// A range that begins in what was dropped is moved to the first event that is kept: a client that walks a chain in windows gets on.
+/// A range that begins in what was dropped is moved to the first event that is kept: a client that walks a
+/// chain in windows gets on.
 fn kept(range: SeqRange, head: &ChainHead) -> SeqRange {
     let by = head.first_seq().saturating_sub(range.from);
     SeqRange { from: range.from + by, to: range.to.saturating_add(by) }

@@ -13,7 +13,8 @@ pub trait World: Send + Sync + Debug {
     /// Unix milliseconds by the wall clock; may step back.
     fn now_ms(&self) -> u64;
 
-    /// Milliseconds by a clock that nobody sets and that goes on while the machine is suspended. Only differences mean something. A world that has one clock alone never has a leap.
+    /// Milliseconds by a clock that nobody sets and that goes on while the machine is suspended. Only
+    /// differences mean something. A world that has one clock alone never has a leap.
     fn boot_ms(&self) -> u64 {
         self.now_ms()
     }
@@ -45,7 +46,8 @@ impl World for SystemWorld {
     fn boot_ms(&self) -> u64 {
         #[cfg(target_os = "linux")]
         const BOOT: ClockId = ClockId::Boottime;
-        // Stands still while the machine is suspended, which then looks like a leap: held back for a while, and believed.
+        // Stands still while the machine is suspended, which then looks like a leap: held back for a while,
+        // and believed.
         #[cfg(not(target_os = "linux"))]
         const BOOT: ClockId = ClockId::Monotonic;
         let time = clock_gettime(BOOT);

@@ -1,4 +1,5 @@
-//! Starts the PostgreSQL that all test programs of a run share, prints where it is, and keeps it until standard input ends. `scripts/rust-tests` runs it.
+//! Starts the PostgreSQL that all test programs of a run share, prints where it is, and keeps it until
+//! standard input ends. `scripts/rust-tests` runs it.
 
 use std::io::Read;
 

@@ -31,7 +31,8 @@ impl Dice {
     }
 }
 
-/// How often a test does the same at random moments: so often, or as the environment says, for a long run by hand.
+/// How often a test does the same at random moments: so often, or as the environment says, for a long run by
+/// hand.
 pub fn rounds(usual: u64) -> u64 {
     match std::env::var("SEALOG_ROUNDS") {
         Ok(text) => text.parse().expect("SEALOG_ROUNDS is a number"),

@@ -1,4 +1,5 @@
-//! A store whose events were changed behind its back, or that takes no records: what it is told, over any other store.
+//! A store whose events were changed behind its back, or that takes no records: what it is told, over any
+//! other store.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -7,8 +7,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// The program of an example.
 ///
-/// `cargo test` builds the examples of a package, but `cargo test --test NAME` does not, and an old one would prove nothing. So each test program asks cargo
-/// once, which costs next to nothing when there is nothing to do.
+/// `cargo test` builds the examples of a package, but `cargo test --test NAME` does not, and an old one would
+/// prove nothing. So each test program asks cargo once, which costs next to nothing when there is nothing to
+/// do.
 pub fn example(name: &str) -> PathBuf {
     static KNOWN: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,8 +36,9 @@ fn build(name: &str) -> PathBuf {
     path
 }
 
-/// Cargo as somebody calls it who is not run by it. A test has the variables of its package, and build scripts that look at these (as that of `ring` does) would run
-/// again, with everything that depends on them, at each change between a call from a test and one from outside.
+/// Cargo as somebody calls it who is not run by it. A test has the variables of its package, and build
+/// scripts that look at these (as that of `ring` does) would run again, with everything that depends on them,
+/// at each change between a call from a test and one from outside.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(env!("CARGO"));
     for (name, _) in std::env::vars() {

@@ -12,14 +12,16 @@ use crate::waiting::{PATIENCE, wait, wait_until};
 
 pub type Heads = BTreeMap<ChainId, Head>;
 
-/// Longer than a store takes to find out by itself that something has changed. A machine on which it takes longer tests less, and no test fails because of that.
+/// Longer than a store takes to find out by itself that something has changed. A machine on which it takes
+/// longer tests less, and no test fails because of that.
 const QUIET: Duration = Duration::from_millis(500);
 
 pub fn heads(store: &dyn Store) -> Heads {
     wait(store.heads()).unwrap().into_iter().collect()
 }
 
-/// What somebody knows who knew `known` and has heard all that is announced: until it is all there, and then until nothing has come for a while.
+/// What somebody knows who knew `known` and has heard all that is announced: until it is all there, and then
+/// until nothing has come for a while.
 #[track_caller]
 pub fn catch_up(
     follower: &mut Follower,

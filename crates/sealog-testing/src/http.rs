@@ -1,4 +1,5 @@
-//! The HTTP of those who test the running program from outside: one request on one connection, to it or from it.
+//! The HTTP of those who test the running program from outside: one request on one connection, to it or from
+//! it.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

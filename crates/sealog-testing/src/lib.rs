@@ -1,8 +1,12 @@
-//! What tests share. The other crates have it among their `[dev-dependencies]` and nowhere else, which a test of house rules checks.
+//! What tests share. The other crates have it among their `[dev-dependencies]` and nowhere else, which a test
+//! of house rules checks.
 //!
-//! What every test of a store needs is at the root, so that a test file begins with `use sealog_testing::*`. The rest is asked for by the name of its file:
-//! [`sim`] is a disk in memory that fails as it is told to, [`postgres`] a real cluster, [`process`] the program as a process, [`examples`] processes that tests kill,
-//! [`doubtful`] a store whose events were changed, [`feed`] what a follower hears, [`fixture`] the data of earlier builds, [`smtp`] a mail server, [`logs`] a moment between two steps, [`mounted`] a small disk, [`worst`] events as bad as the limits allow.
+//! What every test of a store needs is at the root, so that a test file begins with `use sealog_testing::*`.
+//! The rest is asked for by the name of its file: [`sim`] is a disk in memory that fails as it is told to,
+//! [`postgres`] a real cluster, [`process`] the program as a process, [`examples`] processes that tests kill,
+//! [`doubtful`] a store whose events were changed, [`feed`] what a follower hears, [`fixture`] the data of
+//! earlier builds, [`smtp`] a mail server, [`logs`] a moment between two steps, [`mounted`] a small disk,
+//! [`worst`] events as bad as the limits allow.
 //!
 //! A helper comes here when a second test file needs it; until then it stays with the test that it explains.
 

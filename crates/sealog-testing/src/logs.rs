@@ -1,4 +1,5 @@
-//! What a test does at the moment when the program logs something: a place between two steps that nothing else shows.
+//! What a test does at the moment when the program logs something: a place between two steps that nothing
+//! else shows.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,10 @@
-//! Writes small databases in the MMDB format, version 2, so that no test needs a file whose licence or content is someone else's.
+//! Writes small databases in the MMDB format, version 2, so that no test needs a file whose licence or
+//! content is someone else's.
 //!
-//! A file has three parts. The search tree: nodes of two records of 24 bits, for a next bit of 0 and of 1; a record is the number of a node, the count
-//! of nodes for "nothing here", or count + 16 + the place of a value in the second part. The data: values one after another, in front of them 16 zeros.
-//! Behind a marker, the metadata: one value that says what the rest is.
+//! A file has three parts. The search tree: nodes of two records of 24 bits, for a next bit of 0 and of 1; a
+//! record is the number of a node, the count of nodes for "nothing here", or count + 16 + the place of a
+//! value in the second part. The data: values one after another, in front of them 16 zeros. Behind a marker,
+//! the metadata: one value that says what the rest is.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -14,7 +16,8 @@ const RECORD_BITS: u16 = 24;
 const SEPARATOR: [u8; 16] = [0; 16];
 const MARKER: &[u8] = b"\xab\xcd\xefMaxMind.com";
 
-/// The bytes of a database with these networks. Version 6 has IPv4 addresses too, under `::/96`. A network inside another wins over it.
+/// The bytes of a database with these networks. Version 6 has IPv4 addresses too, under `::/96`. A network
+/// inside another wins over it.
 pub fn bytes(ip_version: u16, networks: &[(&str, Value)]) -> Vec<u8> {
     let mut networks: Vec<(IpNet, &Value)> =
         networks.iter().map(|(network, value)| (network.parse().unwrap(), value)).collect();
@@ -157,7 +160,8 @@ fn put_number(out: &mut Vec<u8>, kind: Type, number: u64) {
     out.extend(&bytes[zeros..]);
 }
 
-/// Three bits of type and five of size. 29 and 30 say that the size, less 29 or 285, stands in one or two bytes behind.
+/// Three bits of type and five of size. 29 and 30 say that the size, less 29 or 285, stands in one or two
+/// bytes behind.
 fn put_header(out: &mut Vec<u8>, kind: Type, size: usize) {
     let kind = kind as u8;
     let (first, behind) = match size {

@@ -56,7 +56,8 @@ pub enum Outcome {
     InFlight,
 }
 
-/// Appends an event whose actor is the nonce, again and again under the same key, until it is acknowledged or enough is enough.
+/// Appends an event whose actor is the nonce, again and again under the same key, until it is acknowledged or
+/// enough is enough.
 pub fn until_acknowledged(store: &dyn Store, nonce: &str, enough: &AtomicBool) -> Option<Receipt> {
     let key = key(&format!("key of {nonce}"), nonce);
     loop {

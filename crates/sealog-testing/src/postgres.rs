@@ -1,7 +1,9 @@
-//! A PostgreSQL of the tests' own, in a temporary directory, with a database for each test. `scripts/rust-tests` starts one cluster
-//! for all programs of a run; a test program that runs alone starts its own.
+//! A PostgreSQL of the tests' own, in a temporary directory, with a database for each test.
+//! `scripts/rust-tests` starts one cluster for all programs of a run; a test program that runs alone starts
+//! its own.
 //!
-//! The cluster ends with the program, however that ends: a shell waits for the end of a pipe that only the program holds, then stops the server and removes its files.
+//! The cluster ends with the program, however that ends: a shell waits for the end of a pipe that only the
+//! program holds, then stops the server and removes its files.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -12,7 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::waiting::eventually;
 
-/// `$1` is a directory for everything, `$2` where the programs are, `$3` the port, `$4` further settings, `$5` how the data is made. Says `ready` or why not.
+/// `$1` is a directory for everything, `$2` where the programs are, `$3` the port, `$4` further settings,
+/// `$5` how the data is made. Says `ready` or why not.
 const KEEPER: &str = r#"
 # What ends the tests must not end whoever cleans up after them.
 trap '' HUP INT TERM
@@ -49,8 +52,8 @@ pub struct Cluster {
     _keeper: Option<Child>,
 }
 
-/// The cluster that tests share, those of other programs too: a test that stops it or changes its settings starts
-/// one of its own.
+/// The cluster that tests share, those of other programs too: a test that stops it or changes its settings
+/// starts one of its own.
 pub fn cluster() -> &'static Cluster {
     static SHARED: OnceLock<Cluster> = OnceLock::new();
     SHARED.get_or_init(|| match std::env::var("TEST_POSTGRES_CLUSTER") {
@@ -109,7 +112,8 @@ impl Cluster {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     }
 
-    /// Another cluster, of the base backup of this one and what it has archived, up to a named restore point or to the end.
+    /// Another cluster, of the base backup of this one and what it has archived, up to a named restore point
+    /// or to the end.
     pub fn recovered(&self, target: Option<&str>) -> Cluster {
         let dir = self.dir.display();
         // The copy has the settings of the old cluster; those that come later count.
@@ -139,7 +143,8 @@ impl Cluster {
     fn start_on(data: &str, settings: &str) -> Cluster {
         let bin = programs();
         for _ in 0..20 {
-            // In memory where there is some: what is tested here is the store, and the server syncs all the same.
+            // In memory where there is some: what is tested here is the store, and the server syncs all the
+            // same.
             let home = [Path::new("/dev/shm"), &std::env::temp_dir()]
                 .into_iter()
                 .find(|dir| dir.is_dir())
@@ -202,7 +207,8 @@ impl Cluster {
         command
     }
 
-    /// Begins a transaction with these statements, which have been done when this returns, and leaves it open.
+    /// Begins a transaction with these statements, which have been done when this returns, and leaves it
+    /// open.
     pub fn hold(&self, database: &str, sql: &str) -> Held {
         let mut psql =
             self.psql("owner", database).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -289,7 +295,8 @@ cat >/dev/null
 kill -KILL "$!"
 "#;
 
-/// PgBouncer in front of a cluster. In transaction mode each transaction may get another of three connections.
+/// PgBouncer in front of a cluster. In transaction mode each transaction may get another of three
+/// connections.
 #[derive(Debug)]
 pub struct Pooler {
     pub port: u16,
@@ -347,7 +354,8 @@ impl Database {
         self.cluster.try_sql(role, &self.name, sql)
     }
 
-    /// Begins a transaction with these statements, which have been done when this returns, and leaves it open.
+    /// Begins a transaction with these statements, which have been done when this returns, and leaves it
+    /// open.
     pub fn hold(&self, sql: &str) -> Held {
         self.cluster.hold(&self.name, sql)
     }

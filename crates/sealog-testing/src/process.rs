@@ -125,7 +125,8 @@ impl Running {
         log
     }
 
-    /// Waits for the end of a server that ends by itself or was asked to: its exit code, and what else it logged.
+    /// Waits for the end of a server that ends by itself or was asked to: its exit code, and what else it
+    /// logged.
     #[track_caller]
     pub fn ended(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();

@@ -28,7 +28,8 @@ pub fn small(world: &Arc<StillWorld>) -> Options {
 pub fn on_postgres(world: &Arc<StillWorld>) -> sealog_store::postgres::Options {
     sealog_store::postgres::Options {
         connections: 8,
-        // On a busy machine a test can be kept waiting between two statements, and it is no node that has stopped.
+        // On a busy machine a test can be kept waiting between two statements, and it is no node that has
+        // stopped.
         idle_in_transaction_timeout: Duration::from_secs(60),
         time: Time::OfWorld,
         world: Arc::clone(world) as Arc<dyn World>,

@@ -1,5 +1,5 @@
-//! A disk in memory that behaves like a bad one: what was not synced is lost in a power cut, in part or whole and in any order; calls fail or hang when they are told to, and
-//! files change behind the store's back.
+//! A disk in memory that behaves like a bad one: what was not synced is lost in a power cut, in part or whole
+//! and in any order; calls fail or hang when they are told to, and files change behind the store's back.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -67,7 +67,8 @@ impl Call<'_> {
         self.op == op && self.path.ends_with(file)
     }
 
-    /// Whether somebody asked for it: not so the reads of the thread that counts events by day, which come whenever it has time.
+    /// Whether somebody asked for it: not so the reads of the thread that counts events by day, which come
+    /// whenever it has time.
     pub fn is_asked_for(&self) -> bool {
         !std::thread::current().name().is_some_and(|name| name.ends_with("-count"))
     }
@@ -149,7 +150,8 @@ impl SimDisk {
         sim.plan.power_cut_at.is_some_and(|at| sim.calls >= at)
     }
 
-    /// What is there when the power comes back: everything that was synced, and of the rest whatever the dice say.
+    /// What is there when the power comes back: everything that was synced, and of the rest whatever the dice
+    /// say.
     pub fn after_power_cut(&self, dice: &mut Dice) -> SimDisk {
         let mut sim = self.sim();
         let mut names = sim.durable_names.clone();

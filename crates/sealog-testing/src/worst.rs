@@ -1,10 +1,11 @@
-//! Events that are as bad as the limits allow, each in one way: deep, wide, with long names, with many values, in many scripts.
-//! Whatever reads events is fed with all of them.
+//! Events that are as bad as the limits allow, each in one way: deep, wide, with long names, with many
+//! values, in many scripts. Whatever reads events is fed with all of them.
 
 /// A little less than the 256 KiB that one event may have.
 const BYTES: usize = 250_000;
 
-/// Bodies of `POST /v1/events`, with what is bad about them. Each one is about `person`, and names no other action.
+/// Bodies of `POST /v1/events`, with what is bad about them. Each one is about `person`, and names no other
+/// action.
 pub fn worst_events(person: &str) -> Vec<(&'static str, String)> {
     let event = |metadata: String| {
         assert!(metadata.len() < BYTES + 8_000, "{}", metadata.len());

@@ -1,7 +1,8 @@
-//! Finds the events in a file: NDJSON, API pages, arrays of events, one after the other in any mixture, indented or not, plain or gzip.
+//! Finds the events in a file: NDJSON, API pages, arrays of events, one after the other in any mixture,
+//! indented or not, plain or gzip.
 //!
-//! Only brackets and quotes are looked at here, to see where an event ends without holding more than one. Whether it is JSON at all, and
-//! what it says, the core decides, from the event's own bytes.
+//! Only brackets and quotes are looked at here, to see where an event ends without holding more than one.
+//! Whether it is JSON at all, and what it says, the core decides, from the event's own bytes.
 
 use std::cell::Cell;
 use std::fmt;
@@ -14,8 +15,8 @@ use flate2::bufread::MultiGzDecoder;
 use sealog_core::audit::CHECKED_FIELDS;
 use sealog_core::json::{self, Members};
 
-/// Sealog accepts at most 256 KB for an event; escaping it anew on the way can make that six times as much. What is larger is no event, and
-/// must not fill the memory.
+/// Sealog accepts at most 256 KB for an event; escaping it anew on the way can make that six times as much.
+/// What is larger is no event, and must not fill the memory.
 const EVENT_BYTES_MAX: usize = 16 << 20;
 const BUFFER_BYTES: usize = 256 << 10;
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
@@ -166,7 +167,8 @@ impl Input {
         Ok(())
     }
 
-    /// Reads an object from its `{`, or on from behind a member. True when it is complete, false when it is a page whose events come next.
+    /// Reads an object from its `{`, or on from behind a member. True when it is complete, false when it is a
+    /// page whose events come next.
     fn object(&mut self, text: &mut Vec<u8>) -> Result<bool, Unreadable> {
         if text.is_empty() {
             self.copy(1, text);
@@ -198,7 +200,8 @@ impl Input {
         }
     }
 
-    /// Copies one value. Runs of white space become one space: indenting can make a deep value many times as long.
+    /// Copies one value. Runs of white space become one space: indenting can make a deep value many times as
+    /// long.
     fn value(&mut self, text: &mut Vec<u8>) -> Result<(), Unreadable> {
         let mut depth = 0usize;
         loop {

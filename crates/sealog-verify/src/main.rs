@@ -1,8 +1,9 @@
 //! The auditor's program: checks exported events without a Sealog server, a network or a key.
 //!
-//! It reads text and says yes or no. Three files: this one ties them together, `input` finds the events in a file, `report` says what came
-//! out. The rules themselves are in `sealog-core` (`audit`, `verify`, `canonical`), which the server uses too; `vectors/README.md` states
-//! them in words, and two programs in other languages that share no code with this one check the same.
+//! It reads text and says yes or no. Three files: this one ties them together, `input` finds the events in a
+//! file, `report` says what came out. The rules themselves are in `sealog-core` (`audit`, `verify`,
+//! `canonical`), which the server uses too; `vectors/README.md` states them in words, and two programs in
+//! other languages that share no code with this one check the same.
 
 mod input;
 mod report;
@@ -135,7 +136,8 @@ fn check(args: &Args) -> Result<Outcome, Unreadable> {
     Ok(outcome)
 }
 
-/// A bar over the bytes of all files; a count where their sizes are not known. `indicatif` draws nothing where there is no terminal.
+/// A bar over the bytes of all files; a count where their sizes are not known. `indicatif` draws nothing
+/// where there is no terminal.
 fn progress(args: &Args) -> ProgressBar {
     if args.quiet {
         return ProgressBar::hidden();

@@ -143,7 +143,8 @@ pub(crate) fn in_json(outcome: &Outcome) -> String {
     body
 }
 
-/// Text from the input without what could steer a terminal: a forged event must not paint over its own verdict.
+/// Text from the input without what could steer a terminal: a forged event must not paint over its own
+/// verdict.
 fn printable(text: &str) -> String {
     const CHARACTERS_MAX: usize = 200;
     let cut = if text.chars().nth(CHARACTERS_MAX).is_some() { "..." } else { "" };

@@ -18,7 +18,7 @@ const CHAIN: ChainId = ChainId {
     mode: Mode::Live,
 };
 
-// ---- Harness ------------------------------------------------------------------------------------------------------
+// ---- Harness --------------------------------------------------------------------------------------------
 
 /// The next event of a chain and its text.
 fn seal(head: &mut Head) -> (StoredEvent, String) {
@@ -112,7 +112,7 @@ fn file(directory: &TempDir, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
     path
 }
 
-// ---- Forms of input -----------------------------------------------------------------------------------------------
+// ---- Forms of input -------------------------------------------------------------------------------------
 
 #[test]
 fn every_form_of_input_holds_the_same_events() {
@@ -222,7 +222,7 @@ fn peak_memory_kib(pid: u32) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-// ---- Verdicts -----------------------------------------------------------------------------------------------------
+// ---- Verdicts -------------------------------------------------------------------------------------------
 
 #[test]
 fn a_valid_chain_is_reported_with_its_head_and_what_to_do_with_it() {
@@ -387,7 +387,7 @@ fn the_chains_of_the_vectors_are_judged_as_they_say() {
     }
 }
 
-// ---- What cannot be used ------------------------------------------------------------------------------------------
+// ---- What cannot be used --------------------------------------------------------------------------------
 
 #[test]
 fn wrong_usage_exits_with_2() {

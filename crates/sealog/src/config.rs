@@ -1,4 +1,5 @@
-//! Settings: flags over environment over file over defaults. One table says what there is; help, checks and parsing all come from it.
+//! Settings: flags over environment over file over defaults. One table says what there is; help, checks and
+//! parsing all come from it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -343,8 +344,8 @@ impl Settings {
         OpenOptions { allow_unsafe_storage, clock_strict, case_bytes_max }
     }
 
-    /// Where people reach the dashboard of a server with these settings that does not run. Nothing where the kernel
-    /// will choose its port.
+    /// Where people reach the dashboard of a server with these settings that does not run. Nothing where the
+    /// kernel will choose its port.
     pub(crate) fn app_url(&self) -> Option<String> {
         if self.app_url_given || self.base_url_given {
             return Some(self.service.app_url.clone());

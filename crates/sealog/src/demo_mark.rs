@@ -1,5 +1,5 @@
-//! The mark of a demo's data directory. What is in such a directory is made up, and a part of it is tampered with:
-//! no other command serves it, and the demo touches no directory without the mark.
+//! The mark of a demo's data directory. What is in such a directory is made up, and a part of it is tampered
+//! with: no other command serves it, and the demo touches no directory without the mark.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, Write};
@@ -69,8 +69,8 @@ pub(crate) fn look(data_dir: &Path) -> Result<Found, String> {
 #[derive(Debug)]
 pub(crate) struct Making(File);
 
-/// Marks a directory as unfinished, and keeps others from making it at the same time. What an earlier attempt has
-/// left there is removed.
+/// Marks a directory as unfinished, and keeps others from making it at the same time. What an earlier attempt
+/// has left there is removed.
 pub(crate) fn begin(data_dir: &Path) -> Result<Making, String> {
     let failed = |error: io::Error| format!("{}: {error}", data_dir.display());
     // As the store makes it: for its owner alone.

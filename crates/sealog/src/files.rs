@@ -15,7 +15,8 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIR_MODE).create(path)
 }
 
-/// The same, and the names of the directories that were made are durable: what is kept in one that a power cut takes away is lost with it.
+/// The same, and the names of the directories that were made are durable: what is kept in one that a power
+/// cut takes away is lost with it.
 pub(crate) fn make_dir_durably(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|dir| !is_there(dir)).collect();
     make_dir(path)?;
@@ -41,7 +42,8 @@ pub(crate) fn sync_name(path: &Path) -> io::Result<()> {
     sync_dir(or_here(path.parent().unwrap_or(Path::new(""))))
 }
 
-/// A new file, in place of any that is there. Never through a link, and never with the permissions of what was there.
+/// A new file, in place of any that is there. Never through a link, and never with the permissions of what
+/// was there.
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let create = || OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path);
     match create() {
@@ -84,7 +86,8 @@ pub(crate) fn write_new_by(
     sync_name(path)
 }
 
-/// Removes what [`write_new`] did not come to the end of in a directory, for whoever is alone in it. What cannot be removed stays until the next time.
+/// Removes what [`write_new`] did not come to the end of in a directory, for whoever is alone in it. What
+/// cannot be removed stays until the next time.
 pub(crate) fn remove_unfinished(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if is_unfinished(&entry.file_name().to_string_lossy()) {

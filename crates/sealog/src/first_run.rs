@@ -1,12 +1,16 @@
 //! An empty store gets what is needed for the first event, and its owner a link to claim the account with.
 //!
-//! A crash at any moment leaves either an empty store, which the next start sets up, or one whose keys are in the file:
-//! t0: the secrets are written to `first-run.txt` and synced. Nothing exists that they open. t1: tenant, project, keys, owner and the link are committed in one step.
-//! t2: on a terminal they are shown, and the file is removed. The other way round, a crash between t1 and t0 would leave a store that nobody has a key to.
+//! A crash at any moment leaves either an empty store, which the next start sets up, or one whose keys are in
+//! the file: t0: the secrets are written to `first-run.txt` and synced. Nothing exists that they open. t1:
+//! tenant, project, keys, owner and the link are committed in one step. t2: on a terminal they are shown, and
+//! the file is removed. The other way round, a crash between t1 and t0 would leave a store that nobody has a
+//! key to.
 //!
-//! Once somebody has claimed the account, the file loses the link: t3: the claim is committed. t4: the file is written without the link. After a crash between the two the
-//! next start does it. A link that is over and that nobody has used is replaced by a new one at the next start, which is committed before it is written: a crash in
-//! between leaves one that nobody has seen, and the start after it makes another as soon as that is over, or `sealog reset` at once.
+//! Once somebody has claimed the account, the file loses the link: t3: the claim is committed. t4: the file
+//! is written without the link. After a crash between the two the next start does it. A link that is over and
+//! that nobody has used is replaced by a new one at the next start, which is committed before it is written:
+//! a crash in between leaves one that nobody has seen, and the start after it makes another as soon as that
+//! is over, or `sealog reset` at once.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -100,8 +104,8 @@ pub(crate) async fn prepare(
     }
 }
 
-/// As long as nobody has claimed the account of the first owner, there is a link to do it with; afterwards there is
-/// none in the file.
+/// As long as nobody has claimed the account of the first owner, there is a link to do it with; afterwards
+/// there is none in the file.
 async fn renew_claim(
     control: &Control,
     world: &Arc<dyn World>,
@@ -221,7 +225,8 @@ fn write_unfinished(data_dir: &Path, text: &Secret) -> io::Result<PathBuf> {
 /// Durable when this returns. The file has its name only when it is whole.
 fn write_for_owner(data_dir: &Path, text: &Secret) -> io::Result<PathBuf> {
     let (path, unfinished) = (data_dir.join(FILE), write_unfinished(data_dir, text)?);
-    // The keys of a first run that has not got as far as its accounts; or, where the store is not in this directory, perhaps those of another database.
+    // The keys of a first run that has not got as far as its accounts; or, where the store is not in this
+    // directory, perhaps those of another database.
     if path.exists() {
         let aside = (1..).map(|number| data_dir.join(format!("first-run.{number}.txt")));
         let aside = aside.into_iter().find(|aside| !aside.exists()).expect("numbers do not end");

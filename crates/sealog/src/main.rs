@@ -35,8 +35,9 @@ use cli::exit::Failure;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A write beyond the limit of file size (`ulimit -f`) sends a signal, which ends a process without a line. Once it is heard
-/// it does nothing, and the write fails like any other that the disk refuses: it is logged, and a backup says which file.
+/// A write beyond the limit of file size (`ulimit -f`) sends a signal, which ends a process without a line.
+/// Once it is heard it does nothing, and the write fails like any other that the disk refuses: it is logged,
+/// and a backup says which file.
 fn hear_file_size_limit() {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
     let _entered = runtime.enter();
@@ -133,7 +134,8 @@ mod tests {
                 let shown = format!("{id} {long}").to_lowercase();
                 let is_secret =
                     ["key", "token", "password", "secret"].iter().any(|word| shown.contains(word));
-                // Files with a key, ids of keys, and what makes a repetition harmless are no secrets. Every setting of a server has a flag, for trying things out; never a place without a name.
+                // Files with a key, ids of keys, and what makes a repetition harmless are no secrets. Every
+                // setting of a server has a flag, for trying things out; never a place without a name.
                 let is_public = ["file", "tls", "key_id", "public-key", "idempotency"]
                     .iter()
                     .any(|word| shown.contains(word))

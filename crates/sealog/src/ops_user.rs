@@ -1,4 +1,5 @@
-//! `sealog ops-user`: accounts of those who run the instance, for the console at `/ops`. Nothing else makes one.
+//! `sealog ops-user`: accounts of those who run the instance, for the console at `/ops`. Nothing else makes
+//! one.
 
 use std::process::ExitCode;
 

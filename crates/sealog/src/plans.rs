@@ -1,4 +1,5 @@
-//! `[plans.NAME]` of the settings file. A plan that is delivered is changed member by member; another name adds one. They are in the file alone: a plan is a table, and no variable or flag is one.
+//! `[plans.NAME]` of the settings file. A plan that is delivered is changed member by member; another name
+//! adds one. They are in the file alone: a plan is a table, and no variable or flag is one.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,8 @@ pub(crate) fn is_of_plans(key: &str) -> bool {
     key.starts_with(PREFIX)
 }
 
-/// All plans: those that are delivered, then those that the file adds, by name. Values come as text, each with the place
-/// where it was given; what is wrong is said in words for the operator.
+/// All plans: those that are delivered, then those that the file adds, by name. Values come as text, each
+/// with the place where it was given; what is wrong is said in words for the operator.
 pub(crate) fn of(file: &BTreeMap<String, (String, String)>) -> Result<Vec<Plan>, String> {
     let mut tables: BTreeMap<&str, Table<'_>> = BTreeMap::new();
     for (key, (value, place)) in file {

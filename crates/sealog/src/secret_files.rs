@@ -1,5 +1,6 @@
-//! Secrets that stand in files: `SEALOG_X_FILE` names one, and systemd hands some over in a directory (`LoadCredential=`). So that none has to stand in an environment, which others can read
-//! and children inherit.
+//! Secrets that stand in files: `SEALOG_X_FILE` names one, and systemd hands some over in a directory
+//! (`LoadCredential=`). So that none has to stand in an environment, which others can read and children
+//! inherit.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -16,7 +17,8 @@ const BYTES_MAX: u64 = 64 << 10;
 /// Settings that may be secret: by their key, as in the settings file.
 pub(crate) const SETTINGS: [&str; 3] = ["operator_token", "smtp.url", "store"];
 
-/// Takes the variables that name files out of the environment, and returns the secrets by their setting, each with its place. Those that a variable names go before those of systemd.
+/// Takes the variables that name files out of the environment, and returns the secrets by their setting, each
+/// with its place. Those that a variable names go before those of systemd.
 pub(crate) fn take(
     environment: &mut BTreeMap<String, String>,
     credentials: Option<&Path>,

@@ -42,7 +42,8 @@ const BACKLOG: u32 = 4096;
 const EXIT_STORE_FAILED: u8 = 74;
 /// How often the store is asked whether it has failed.
 const FAILURE_POLL: Duration = Duration::from_secs(1);
-/// How long a server whose store has failed goes on: enough for `/readyz` to be asked and for answers to be read.
+/// How long a server whose store has failed goes on: enough for `/readyz` to be asked and for answers to be
+/// read.
 const FAILURE_GRACE: Duration = Duration::from_secs(5);
 /// How long to wait for a database that is not there: doubled from try to try.
 const RETRY_FIRST: Duration = Duration::from_millis(250);
@@ -56,7 +57,8 @@ pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, Fa
     serve(settings, &prepare)
 }
 
-/// Serves until it is asked to stop. `prepare` is run once the address is known, and before anybody is answered; where the store cannot be reached, it is run again.
+/// Serves until it is asked to stop. `prepare` is run once the address is known, and before anybody is
+/// answered; where the store cannot be reached, it is run again.
 pub(crate) fn serve(
     mut settings: Settings,
     prepare: &impl AsyncFn(&Opened, &Arc<dyn World>, &Settings) -> Result<(), first_run::Failure>,
@@ -171,20 +173,23 @@ pub(crate) fn serve(
     })
 }
 
-/// Opens the store that the settings name. A database that cannot be reached is waited for; nothing if the server was asked to stop meanwhile.
+/// Opens the store that the settings name. A database that cannot be reached is waited for; nothing if the
+/// server was asked to stop meanwhile.
 async fn open_store(settings: &Settings, world: &Arc<dyn World>) -> Result<Option<(Opened, Stop)>, Failure> {
     let (place, data_dir) = (settings.store.clone(), settings.data_dir.clone());
     let (options, world) = (settings.open_options(), Arc::clone(world));
     let open = move || Opened::open(&place, &data_dir, options, Arc::clone(&world));
     let stop = || Stop::new().map_err(|error| error.to_string());
     if settings.store == Place::Embedded {
-        // Until it is open, a signal ends the process by itself. From here on it is listened to, before anyone is told that the server listens.
+        // Until it is open, a signal ends the process by itself. From here on it is listened to, before
+        // anyone is told that the server listens.
         let store = open()?;
         return Ok(Some((store, stop()?)));
     }
     let (mut stop, mut retry) = (stop()?, Retry::new());
     loop {
-        // On a thread of its own: it takes seconds to find out that nobody answers, and a signal is heard at once.
+        // On a thread of its own: it takes seconds to find out that nobody answers, and a signal is heard at
+        // once.
         let (opened, outcome) = tokio::sync::oneshot::channel();
         let open = open.clone();
         let thread = std::thread::Builder::new().name("sealog-open".into());
@@ -289,8 +294,8 @@ fn dashboard(app: &App, data_dir: PathBuf) -> Arc<Dashboard> {
     Dashboard::new(Arc::clone(&app.service), config, Arc::new(on_claimed))
 }
 
-/// Returns when the store has failed and the process is to end for it. A log cannot be trusted after a failed sync, and a new start is what finds out what is on disk: see
-/// `docs/operating.md`.
+/// Returns when the store has failed and the process is to end for it. A log cannot be trusted after a failed
+/// sync, and a new start is what finds out what is on disk: see `docs/operating.md`.
 async fn watch_store(store: Opened, exit: bool, data_dir: PathBuf) {
     if let Some(cause) = store.failure() {
         // It was started again, and that did not help. Whoever wants to read can.
@@ -338,7 +343,8 @@ struct Watched {
     traces: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// Whether a new start would help: the store's writer is stuck, or an event loop is. A full disk or a database that is away is not mended by it, and reads go on meanwhile.
+/// Whether a new start would help: the store's writer is stuck, or an event loop is. A full disk or a
+/// database that is away is not mended by it, and reads go on meanwhile.
 fn progress(store: &dyn Store, pulses: &Pulses, seen: &mut Vec<u64>) -> Result<(), String> {
     if let Err(error @ StoreError::Stalled) = store.ready() {
         return Err(error.to_string());
@@ -349,7 +355,8 @@ fn progress(store: &dyn Store, pulses: &Pulses, seen: &mut Vec<u64>) -> Result<(
     }
 }
 
-/// One event loop for each core, all listening on the same port: the kernel spreads connections over them, and no request crosses threads before the store.
+/// One event loop for each core, all listening on the same port: the kernel spreads connections over them,
+/// and no request crosses threads before the store.
 fn serve_on_all_cores(
     main: &tokio::runtime::Runtime,
     (app, pages): (&Arc<App>, &Pages),
@@ -420,7 +427,8 @@ fn serve_on_all_cores(
     Ok(())
 }
 
-/// Has the certificate looked at when SIGHUP comes. On a terminal that signal says that the person is gone, and ends the process as it always did. Never returns.
+/// Has the certificate looked at when SIGHUP comes. On a terminal that signal says that the person is gone,
+/// and ends the process as it always did. Never returns.
 async fn reload_when_told(tls: Option<&Tls>) {
     if stderr().is_terminal() {
         return std::future::pending().await;
@@ -457,7 +465,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
 fn equip(runtime: &tokio::runtime::Runtime, pulse: impl Future<Output = ()> + Send + 'static) {
     // What its tasks append in one turn goes to the store together.
     runtime.spawn(embedded::batch_by_tick());
-    // A runtime wakes itself, by a system call, for every timer that is due before all others. Those of requests are due in seconds; with this one they never come first.
+    // A runtime wakes itself, by a system call, for every timer that is due before all others. Those of
+    // requests are due in seconds; with this one they never come first.
     runtime.spawn(pulse);
 }
 
@@ -484,7 +493,8 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// As many open files as the system allows: each connection is one. How many that are; nothing if there is no limit.
+/// As many open files as the system allows: each connection is one. How many that are; nothing if there is no
+/// limit.
 fn raise_file_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -510,7 +520,8 @@ fn raise_file_size_limit() {
     }
 }
 
-/// Connections at a time: what is wanted, and at most half of all open files. The other half is the store's, which could not read its segments otherwise.
+/// Connections at a time: what is wanted, and at most half of all open files. The other half is the store's,
+/// which could not read its segments otherwise.
 fn connections_max(wanted: usize, files: Option<u64>) -> usize {
     let half = files.map_or(usize::MAX, |files| usize::try_from(files / 2).unwrap_or(usize::MAX));
     if half < wanted {
@@ -523,8 +534,8 @@ fn connections_max(wanted: usize, files: Option<u64>) -> usize {
     wanted.min(half).max(1)
 }
 
-/// Fails if another server has the port. The event loops share it among themselves, and the kernel would let a second server of the same user join them:
-/// its clients would then reach one or the other by chance.
+/// Fails if another server has the port. The event loops share it among themselves, and the kernel would let
+/// a second server of the same user join them: its clients would then reach one or the other by chance.
 fn refuse_shared_port(address: SocketAddr) -> Result<(), String> {
     let probe = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };

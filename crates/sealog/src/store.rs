@@ -51,7 +51,8 @@ enum Kind {
 #[derive(Debug)]
 pub(crate) struct Unopened {
     problem: String,
-    /// Nobody has to change anything for it to work later: the database is not there yet, or takes nobody now.
+    /// Nobody has to change anything for it to work later: the database is not there yet, or takes nobody
+    /// now.
     pub may_pass: bool,
     /// Another process has it open.
     pub locked: bool,

@@ -1,4 +1,5 @@
-//! What systemd is told (`Type=notify`, `WatchdogSec=`): that the server is ready, that it stops, and that it still makes progress. Nothing where nobody listens.
+//! What systemd is told (`Type=notify`, `WatchdogSec=`): that the server is ready, that it stops, and that it
+//! still makes progress. Nothing where nobody listens.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;

@@ -1,9 +1,10 @@
-//! The work that makes a package: files one after the other, events in pieces, the bytes into control data as they come.
+//! The work that makes a package: files one after the other, events in pieces, the bytes into control data as
+//! they come.
 //!
-//! What is under way is in memory, so a node that takes over begins again: the same events give the same bytes, and
-//! nothing of an attempt that was not finished is ever handed out. So a package stays with its node when it
-//! gives way to others ([`Work::stays`]): two nodes that took turns would begin for ever. A failure of the
-//! store leaves what was made so far as it is.
+//! What is under way is in memory, so a node that takes over begins again: the same events give the same
+//! bytes, and nothing of an attempt that was not finished is ever handed out. So a package stays with its
+//! node when it gives way to others ([`Work::stays`]): two nodes that took turns would begin for ever. A
+//! failure of the store leaves what was made so far as it is.
 
 use sealog_control::Control;
 use std::collections::{BTreeSet, HashMap};

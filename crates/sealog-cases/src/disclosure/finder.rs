@@ -74,7 +74,8 @@ impl Finder {
         filters
     }
 
-    /// Whether an event can be one of theirs, told from its text alone: of most it can be said quickly that it is not.
+    /// Whether an event can be one of theirs, told from its text alone: of most it can be said quickly that
+    /// it is not.
     pub fn is_possible(&self, event: &StoredEvent) -> bool {
         self.stored.finds_anywhere(event.text.as_str())
     }

@@ -1,5 +1,5 @@
-//! Values that are not disclosed, wherever they stand: a member of staff is also named in texts. What belongs to the
-//! person is never touched, also where it has such a value inside.
+//! Values that are not disclosed, wherever they stand: a member of staff is also named in texts. What belongs
+//! to the person is never touched, also where it has such a value inside.
 
 use super::fold::{self, Folded};
 use super::node::{EventView, Node, Step, below};
@@ -62,7 +62,8 @@ impl ValueKind {
 
 /// Finds values in texts in one pass. Where a text could begin with one, its place among the sorted values is
 /// looked up: the values that stand there are the one before that place, or those with which it begins. This
-/// costs a search by halving and at most as many steps as that value has bytes, however many values there are.
+/// costs a search by halving and at most as many steps as that value has bytes, however many values there
+/// are.
 #[derive(Clone, Debug, Default)]
 pub struct HiddenValues {
     /// In the order of their keys.
@@ -339,7 +340,8 @@ mod tests {
         assert_eq!(node.to_json(), written);
     }
 
-    /// As many values of one beginning as there are lengths, and a text that leads to the longest and leaves it.
+    /// As many values of one beginning as there are lengths, and a text that leads to the longest and leaves
+    /// it.
     #[test]
     fn a_look_up_costs_at_most_the_bytes_of_a_value_however_many_there_are() {
         let nested = (1..=500).map(|length| ("a".repeat(length), ValueKind::Staff));

@@ -1,5 +1,5 @@
-//! What is not disclosed unless a reviewer says otherwise. A person may learn when their data was used and for what, and
-//! in general not which employee it was (CJEU C-579/21): whoever is not the person is masked.
+//! What is not disclosed unless a reviewer says otherwise. A person may learn when their data was used and
+//! for what, and in general not which employee it was (CJEU C-579/21): whoever is not the person is masked.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -336,7 +336,8 @@ fn has_leaf(node: &Node) -> bool {
     }
 }
 
-/// What a reviewer has chosen: these paths and no others, with the words of the defaults where they are among them.
+/// What a reviewer has chosen: these paths and no others, with the words of the defaults where they are among
+/// them.
 pub fn chosen(paths: &[String], suggested: &Suggested) -> Vec<Mask> {
     let labels = labels(&suggested.masks);
     let label = |path: &String| labels.get(path.as_str()).copied().unwrap_or(NOT_DISCLOSED);

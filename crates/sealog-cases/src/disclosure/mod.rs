@@ -1,4 +1,5 @@
-//! What data subjects get: the events that are by them, about them, or name them, without what belongs to others.
+//! What data subjects get: the events that are by them, about them, or name them, without what belongs to
+//! others.
 //!
 //! [`finder`] says which events those are, [`search`] starts a search and [`searcher`] does it. [`node`] is
 //! an event as a tree, [`masks`] what is not disclosed of it unless a reviewer says otherwise ([`review`]),

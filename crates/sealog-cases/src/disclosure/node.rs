@@ -1,5 +1,5 @@
-//! An event as a tree of named values: what reviewers see, and what masks are laid over. Numbers keep the text that was
-//! sent, and a name that stands twice stays twice.
+//! An event as a tree of named values: what reviewers see, and what masks are laid over. Numbers keep the
+//! text that was sent, and a name that stands twice stays twice.
 
 use std::fmt::Write as _;
 

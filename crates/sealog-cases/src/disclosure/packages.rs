@@ -251,8 +251,8 @@ impl PackageDownload {
         self.encryption.as_ref().map_or(self.built.bytes, Encryption::length)
     }
 
-    /// The next bytes, or nothing when it is complete. After an error it is not to be asked again: what was sent is not the
-    /// file.
+    /// The next bytes, or nothing when it is complete. After an error it is not to be asked again: what was
+    /// sent is not the file.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(mut sha256) = self.sha256.take() else { return Ok(None) };
         let Some(piece) = self.control.package_piece(self.id, self.attempt, self.piece).await? else {

@@ -112,8 +112,8 @@ impl Disclosures {
         made.await.map_err(|_| StoreError::Closing)
     }
 
-    /// Looks at one event as it is stored, beside what would be disclosed of it now. `look` runs in the thread
-    /// pool: an event can have 100,000 values.
+    /// Looks at one event as it is stored, beside what would be disclosed of it now. `look` runs in the
+    /// thread pool: an event can have 100,000 values.
     pub async fn compare<T: Send + 'static>(
         &self,
         search: &CaseSearch,

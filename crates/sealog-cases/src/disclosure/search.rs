@@ -253,7 +253,8 @@ impl Disclosures {
         Ok(searches.into_iter().find(is_done))
     }
 
-    /// Stops what is under way; what it has found stays, and it can go on. Whether there was something to stop.
+    /// Stops what is under way; what it has found stays, and it can go on. Whether there was something to
+    /// stop.
     pub async fn stop_search(&self, person_id: PersonId, case: &Case) -> Result<bool, StoreError> {
         let runs = self.searches(case).await?;
         let Some(run) = runs.iter().find(|run| run.is_running()) else { return Ok(false) };

@@ -1,5 +1,5 @@
-//! The work of a search: first what indexes know, then every event of the range, in pieces. What a piece has found is
-//! written together with how far it has got.
+//! The work of a search: first what indexes know, then every event of the range, in pieces. What a piece has
+//! found is written together with how far it has got.
 
 use sealog_control::Control;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ use sealog_service::give_way;
 use sealog_service::jobs::{Step, Work};
 use sealog_service::system_chain::{Actor, Recorder, actions};
 
-/// Bytes of events that one call of the store reads, and calls of one piece: a few hundredths of a second each.
+/// Bytes of events that one call of the store reads, and calls of one piece: a few hundredths of a second
+/// each.
 const BYTES_OF_CALL: usize = 512 << 10;
 const CALLS_OF_PIECE: usize = 8;
 /// Events that one question to an index answers.
@@ -36,7 +37,8 @@ const VALUES_MAX: u64 = 200_000;
 const VALUES_BYTES_MAX: u64 = 16 << 20;
 /// So many values end a piece, which is written in one transaction.
 const VALUES_OF_PIECE: usize = 5_000;
-/// A search works half of the time at most, so that others have the disk and the cores; and rests no longer than this.
+/// A search works half of the time at most, so that others have the disk and the cores; and rests no longer
+/// than this.
 const REST_MAX: Duration = Duration::from_millis(250);
 
 #[derive(Clone)]
@@ -87,7 +89,8 @@ fn failed(cause: &str) -> Step {
     Step::Failed { cause: cause.into(), records: vec![] }
 }
 
-/// How far a search has got. The position of the job tells nothing: what counts is written with what was found.
+/// How far a search has got. The position of the job tells nothing: what counts is written with what was
+/// found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Position {
     chain: usize,

@@ -81,7 +81,8 @@ struct Stage {
 }
 
 impl Stage {
-    /// Two privacy officers (1, 2), an owner (3) and an admin (4); the projects 1 (gdpr), 2 (ccpa) and 3 (neither).
+    /// Two privacy officers (1, 2), an owner (3) and an admin (4); the projects 1 (gdpr), 2 (ccpa) and 3
+    /// (neither).
     fn new(store: Arc<dyn Store>, control: Control, sealing: Arc<StillWorld>) -> Stage {
         let control = Arc::new(control);
         let forgetful =
@@ -646,7 +647,8 @@ fn days_are_those_of_the_organisations_time_zone() {
     };
     let case = stage.open("gdpr", &[]);
     let left = |case: &Case| stage.wait(stage.desk.dates(case)).unwrap().days_left;
-    // Midnight of 15 November in UTC is the evening of the 14th in New York and the morning of the 15th in Tokyo.
+    // Midnight of 15 November in UTC is the evening of the 14th in New York and the morning of the 15th in
+    // Tokyo.
     assert_eq!((left(&case), opens("2026-11-15"), opens("2026-11-16")), (17, true, false));
     set_zone("America/New_York");
     assert_eq!((left(&case), opens("2026-11-14"), opens("2026-11-15")), (18, true, false));

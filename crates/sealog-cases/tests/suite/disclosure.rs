@@ -829,7 +829,8 @@ fn a_name_of_a_member_that_may_mean_somebody_is_for_a_reviewer_and_is_masked_wit
     });
 }
 
-/// What one of these events can cost is linear in its bytes; a step above that takes minutes or gigabytes here.
+/// What one of these events can cost is linear in its bytes; a step above that takes minutes or gigabytes
+/// here.
 #[test]
 fn the_worst_events_are_searched_compared_masked_and_packed() {
     let segments = 1 << 20;

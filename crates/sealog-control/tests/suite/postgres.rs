@@ -62,7 +62,7 @@ fn new_tenant(n: u8) -> NewTenant {
     }
 }
 
-// ---- Nodes --------------------------------------------------------------------------------------------------------
+// ---- Nodes ----------------------------------------------------------------------------------------------
 
 #[test]
 fn a_notice_that_all_nodes_find_due_is_claimed_by_one() {
@@ -271,7 +271,7 @@ fn every_loop_of_a_node_goes_on_after_a_panic() {
     eventually("the change is seen", || node.control.version_of(tenant(1)) > before);
 }
 
-// ---- Rights and versions ------------------------------------------------------------------------------------------
+// ---- Rights and versions --------------------------------------------------------------------------------
 
 #[test]
 fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event() {
@@ -626,7 +626,7 @@ fn nodes_that_start_at_the_same_time_make_the_tables_once() {
     );
 }
 
-// ---- A pooler, and a database that does not answer ----------------------------------------------------------------
+// ---- A pooler, and a database that does not answer ------------------------------------------------------
 
 #[test]
 fn nodes_behind_pgbouncer_in_transaction_mode_work_as_all_others_do() {

@@ -1,4 +1,5 @@
-//! Rules of the chain and of canonical text, on random chains and random JSON. The names of the tests are the rules.
+//! Rules of the chain and of canonical text, on random chains and random JSON. The names of the tests are the
+//! rules.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, rng_seed: RngSeed::Fixed(2026), failure_persistence: None, ..Default::default() }
 }
 
-// ---- Random JSON --------------------------------------------------------------------------------------------------
+// ---- Random JSON ----------------------------------------------------------------------------------------
 
 fn space() -> impl Strategy<Value = String> {
     prop_oneof![4 => Just(String::new()), 1 => "[ \t\r\n]{1,3}"]
@@ -31,7 +32,8 @@ fn number_text() -> impl Strategy<Value = String> {
     prop_oneof!["-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,8})?([eE][+-]?[0-9]{1,2})?", "-?(0|[1-9][0-9]{0,3})"]
 }
 
-/// One piece of a string: a character as itself, or one of the ways to escape it. `lone` lets half of a surrogate pair through.
+/// One piece of a string: a character as itself, or one of the ways to escape it. `lone` lets half of a
+/// surrogate pair through.
 fn string_piece(lone: bool) -> impl Strategy<Value = String> {
     let escape = move |unit: u16, upper: bool| {
         let unit = if lone || !(0xD800..=0xDFFF).contains(&unit) { unit } else { unit & 0x07FF };
@@ -139,8 +141,8 @@ proptest! {
 
     #[test]
     fn white_space_and_escapes_make_no_difference(text in json_text(false)) {
-        // Numbers apart, which keep their literal, a serialiser's compact text differs from ours in the order of keys at most. Within one
-        // string there is neither, so the two must be the same byte for byte.
+        // Numbers apart, which keep their literal, a serialiser's compact text differs from ours in the order
+        // of keys at most. Within one string there is neither, so the two must be the same byte for byte.
         let string = serde_json::to_string(&Value::String(text)).unwrap();
         prop_assert_eq!(json::canonical(&format!(" {string}\n")).unwrap(), string);
     }
@@ -224,7 +226,7 @@ proptest! {
     }
 }
 
-// ---- Random chains ------------------------------------------------------------------------------------------------
+// ---- Random chains --------------------------------------------------------------------------------------
 
 const CHAIN: ChainId = ChainId {
     tenant_id: TenantId(Uuid([0x11; 16])),
@@ -248,7 +250,8 @@ fn body() -> impl Strategy<Value = String> {
     })
 }
 
-/// A chain of so many events. The clock steps forwards and backwards, and some random parts are all ones, so that counting up carries.
+/// A chain of so many events. The clock steps forwards and backwards, and some random parts are all ones, so
+/// that counting up carries.
 fn chain(length: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Value = Vec<StoredEvent>> {
     let random = prop_oneof![3 => any::<[u8; 10]>(), 1 => Just([0xFF; 10])];
     let step_ms = prop_oneof![2 => 0..5000i64, 1 => -5000..5000i64, 1 => Just(0i64)];
@@ -632,7 +635,7 @@ proptest! {
     }
 }
 
-// ---- Windows and damage, as a server checks them ------------------------------------------------------------------
+// ---- Windows and damage, as a server checks them --------------------------------------------------------
 
 /// Checks `first..=last` of what a store holds, looking past the window while the check wants more.
 fn check_window(items: &[Item], before: Before, first: u64, last: u64, recorded: &Head) -> Verdict {
@@ -812,7 +815,7 @@ proptest! {
     }
 }
 
-// ---- Exports, as an auditor checks them ---------------------------------------------------------------------------
+// ---- Exports, as an auditor checks them -----------------------------------------------------------------
 
 fn noted(event: &StoredEvent) -> NotedHead {
     NotedHead { chain_seq: event.sealed.chain_seq, hash: event.sealed.hash }
@@ -933,7 +936,8 @@ proptest! {
         events.insert(at, events[at].clone());
         let again = broken(seq(at) + 1, 1, seq(at), events[at].sealed.hash, Reason::Gap);
         prop_assert_eq!(audited(&events, Vec::new()).0, again);
-        // It does not fall all the way, so it is not newest first and breaks at once: at the second event, whichever that is.
+        // It does not fall all the way, so it is not newest first and breaks at once: at the second event,
+        // whichever that is.
         events.reverse();
         let (first, second) = (&events[0].sealed, &events[1].sealed);
         let at_once = broken(2, first.chain_seq, second.chain_seq, second.hash, Reason::Gap);

@@ -1,4 +1,5 @@
-//! The cookie of an operator's session: another name and another path than that of people, so that neither is ever sent for the other.
+//! The cookie of an operator's session: another name and another path than that of people, so that neither is
+//! ever sent for the other.
 
 use axum::http::HeaderMap;
 use sealog_service::people::Token;

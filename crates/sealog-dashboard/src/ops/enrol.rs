@@ -1,4 +1,5 @@
-//! How an operator begins: a link from the host sets the password, and an authenticator follows before anything else.
+//! How an operator begins: a link from the host sets the password, and an authenticator follows before
+//! anything else.
 
 use std::sync::Arc;
 

@@ -21,7 +21,8 @@ pub(super) type Handler = fn(Arc<Console>, Arc<OpsAsked>) -> Answer;
 pub enum OpsNeeds {
     /// Nothing.
     Nothing,
-    /// A right password, with or without the code that has to follow it: what signing in and setting up an authenticator need.
+    /// A right password, with or without the code that has to follow it: what signing in and setting up an
+    /// authenticator need.
     Password,
     /// An operator who has shown a code.
     Operator,

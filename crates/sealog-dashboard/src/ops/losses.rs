@@ -1,4 +1,5 @@
-//! Chains that have lost their last events, and the form that lets one go on. It cannot be taken back, so it is typed.
+//! Chains that have lost their last events, and the form that lets one go on. It cannot be taken back, so it
+//! is typed.
 
 use std::sync::Arc;
 

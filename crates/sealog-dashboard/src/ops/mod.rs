@@ -1,5 +1,6 @@
-//! The operator's console, for those who run the instance and belong to no tenant of it. It has a table of routes, a gate and a cookie of
-//! its own, and shares with the dashboard what is the same for both: headers, assets, the look.
+//! The operator's console, for those who run the instance and belong to no tenant of it. It has a table of
+//! routes, a gate and a cookie of its own, and shares with the dashboard what is the same for both: headers,
+//! assets, the look.
 //!
 //! Nothing here shows an event or the text of a mail.
 

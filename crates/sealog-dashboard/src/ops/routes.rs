@@ -49,7 +49,8 @@ static ROUTES: &[OpsRoute] = rows! { OpsRoute:
 };
 
 impl Console {
-    /// For `sealog_server::serve_with_pages` or `serve_console`, which add what they know of a request ([`sealog_service::Visit`]).
+    /// For `sealog_server::serve_with_pages` or `serve_console`, which add what they know of a request
+    /// ([`sealog_service::Visit`]).
     pub fn router(self: &Arc<Console>) -> Router {
         let console = Arc::clone(self);
         // What is not in the table gets a page that says so.

@@ -1,4 +1,5 @@
-//! One tenant: its plan, what it uses of it, and its projects. Plan, trial, billing and rates are changed here.
+//! One tenant: its plan, what it uses of it, and its projects. Plan, trial, billing and rates are changed
+//! here.
 
 use std::sync::Arc;
 

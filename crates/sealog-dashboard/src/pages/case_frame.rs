@@ -1,4 +1,5 @@
-//! What all tabs of a case share: whose it is to see, the date with its reasons, how far it has got, the steps that lead on.
+//! What all tabs of a case share: whose it is to see, the date with its reasons, how far it has got, the
+//! steps that lead on.
 
 use std::collections::HashMap;
 
@@ -111,7 +112,8 @@ pub(crate) struct Other {
     pub differences: Vec<(String, String, String)>,
 }
 
-/// Of another organisation, or not for this person to see: like one that does not exist. What an auditor sees is sealed first.
+/// Of another organisation, or not for this person to see: like one that does not exist. What an auditor sees
+/// is sealed first.
 pub(crate) async fn find(app: &Dashboard, asked: &Asked, tab: &str) -> Result<Case, Problem> {
     let place = asked.place();
     let id = Uuid::parse(asked.parameter("case")).map(CaseId).ok_or(Problem::not_found())?;
@@ -122,7 +124,8 @@ pub(crate) async fn find(app: &Dashboard, asked: &Asked, tab: &str) -> Result<Ca
     Ok(case)
 }
 
-/// Auditors see closed cases that lie within what they were granted; everybody else who may see cases sees all.
+/// Auditors see closed cases that lie within what they were granted; everybody else who may see cases sees
+/// all.
 pub(crate) fn may_see(place: &Place, case: &Case) -> bool {
     if place.role() != Role::Auditor {
         return true;

@@ -1,4 +1,5 @@
-//! The package of a case: made from what was decided, downloaded with or without a password, dropped after its time.
+//! The package of a case: made from what was decided, downloaded with or without a password, dropped after
+//! its time.
 
 use std::sync::Arc;
 

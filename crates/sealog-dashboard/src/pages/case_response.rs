@@ -1,4 +1,5 @@
-//! Letters of a case: answer, refusal, extension, and the one in the package; from templates, edited, printed.
+//! Letters of a case: answer, refusal, extension, and the one in the package; from templates, edited,
+//! printed.
 
 use std::sync::Arc;
 

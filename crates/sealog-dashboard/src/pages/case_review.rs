@@ -1,4 +1,5 @@
-//! What is disclosed of the events that were found: include, exclude, mask; singly and in bulk, as stored beside as disclosed.
+//! What is disclosed of the events that were found: include, exclude, mask; singly and in bulk, as stored
+//! beside as disclosed.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The cases of an organisation: those that are open by the day on which they are due, those that are closed newest first.
+//! The cases of an organisation: those that are open by the day on which they are due, those that are closed
+//! newest first.
 
 use std::sync::Arc;
 

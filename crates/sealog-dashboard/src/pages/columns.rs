@@ -1,4 +1,5 @@
-//! Which columns of the list of events are shown: chosen in the query, so that a link and a saved view have them.
+//! Which columns of the list of events are shown: chosen in the query, so that a link and a saved view have
+//! them.
 
 /// The parameter, and what it can name. The number of an event is always there.
 pub(crate) const PARAMETER: &str = "columns";

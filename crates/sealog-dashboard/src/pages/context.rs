@@ -1,5 +1,5 @@
-//! What else is recorded around an event: by the same actor, on the same resource, in the same session. A few bounded
-//! lists, each with a link to the whole of it.
+//! What else is recorded around an event: by the same actor, on the same resource, in the same session. A few
+//! bounded lists, each with a link to the whole of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ use crate::text::{moment, number, of_json};
 
 /// Events of each list, and of what the actor did before and after.
 const ROWS: usize = 10;
-/// Lists have the newest first, and the nearest are asked for: that many are read of what the actor did after it.
+/// Lists have the newest first, and the nearest are asked for: that many are read of what the actor did after
+/// it.
 const AFTER_MAX: usize = 50;
 const AROUND_MS: u64 = 10 * 60 * 1000;
 /// Sessions have no index: they are looked for among so many events before it, and as many after.
@@ -146,7 +147,8 @@ impl Around<'_> {
         let filter = Filter { actor_id, from_ms, until_ms: Some(self.end_ms() + 1), ..Filter::default() };
         let mut after = self.list(filter.clone(), None, AFTER_MAX).await?;
         after.events.retain(|event| event.sealed.chain_seq > seq);
-        // Where not all were read, the nearest are not among them: those that were are the last of the ten minutes.
+        // Where not all were read, the nearest are not among them: those that were are the last of the ten
+        // minutes.
         let nearest = after.events.len().saturating_sub(ROWS);
         let is_cut = after.is_cut || nearest > 0;
         let mut events = after.events.split_off(nearest);

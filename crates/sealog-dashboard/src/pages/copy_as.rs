@@ -18,7 +18,8 @@ pub(crate) fn curl_of_list(base_url: &str, filters: &[(String, String)]) -> Stri
     curl(&format!("{base_url}/v1/events{query}"))
 }
 
-/// The same for the command line. Nothing where a value has characters that a terminal could take for something else.
+/// The same for the command line. Nothing where a value has characters that a terminal could take for
+/// something else.
 pub(crate) fn cli_of_list(base_url: &str, filters: &[(String, String)]) -> Option<String> {
     let mut line = format!("SEALOG_URL={} sealog events list", argument(base_url)?);
     for (name, value) in exact(filters) {
@@ -99,7 +100,8 @@ mod tests {
             cli_of_list("http://h", &pairs(&[("actor_id", "--help")])).unwrap(),
             "SEALOG_URL=http://h sealog events list --actor-id=--help"
         );
-        // What a terminal could take for something else is not offered; the address of the other command has it encoded.
+        // What a terminal could take for something else is not offered; the address of the other command has
+        // it encoded.
         let hidden = pairs(&[("actor_id", "a\u{202e}\u{1b}[2J\nb")]);
         assert_eq!(cli_of_list("http://h", &hidden), None);
         assert_eq!(

@@ -359,7 +359,8 @@ fn chain(events: &str, event: &StoredEvent, around: &[StoredEvent]) -> Vec<Link>
 
 /// What gives the same hash in any shell, without Sealog.
 fn shell_line(hashed: &str, log_id: Ulid) -> String {
-    // A shell that is told of a quote by a quote; and text that a terminal would take for commands goes by the file.
+    // A shell that is told of a quote by a quote; and text that a terminal would take for commands goes by
+    // the file.
     let is_plain = hashed.len() <= LINE_BYTES_MAX && visible(hashed) == hashed;
     if is_plain {
         format!("printf '%s' {} | sha256sum", copy_as::quoted(hashed))

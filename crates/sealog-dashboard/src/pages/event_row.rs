@@ -1,5 +1,5 @@
-//! An event as a row of the list, on the page and in the live view; each value leads to the list with that value as a filter.
-//! `keys.js` leaves a value out by the term that stands with it.
+//! An event as a row of the list, on the page and in the live view; each value leads to the list with that
+//! value as a filter. `keys.js` leaves a value out by the term that stands with it.
 
 use askama::Template;
 use sealog_core::event::StoredEvent;
@@ -35,8 +35,8 @@ pub(crate) struct Value {
     pub text: String,
     /// The list with this value as a filter. Nothing where no filter can ask for it.
     pub href: String,
-    /// The term that asks for it: with a minus it is left out. Where a parameter asks for it, only the field of such a
-    /// term: `exclude.js` knows the rest from the link.
+    /// The term that asks for it: with a minus it is left out. Where a parameter asks for it, only the field
+    /// of such a term: `exclude.js` knows the rest from the link.
     pub term: String,
 }
 
@@ -46,7 +46,8 @@ impl Value {
     }
 }
 
-/// Makes the links of rows. They are relative to the list and say nothing twice: a page of fifty rows has 300 of them.
+/// Makes the links of rows. They are relative to the list and say nothing twice: a page of fifty rows has 300
+/// of them.
 struct Links<'a> {
     given: &'a [(String, String)],
     /// The search that the list has by now.

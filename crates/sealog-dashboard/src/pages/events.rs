@@ -219,8 +219,8 @@ fn export(place: &Place, given: &[(String, String)]) -> Option<String> {
     place.may(Capability::Export).then(|| with(&path, &filters, "", ""))
 }
 
-/// The newest events, whose values can be typed next. An auditor is told of those alone that are on the page, which are
-/// recorded as seen.
+/// The newest events, whose values can be typed next. An auditor is told of those alone that are on the page,
+/// which are recorded as seen.
 async fn recent<'f>(
     app: &Dashboard,
     asked: &Asked,
@@ -242,8 +242,8 @@ pub(crate) fn is_own_echo(place: &Place) -> bool {
 
 /// Where what comes behind the newest page is told.
 fn tail(place: &Place, given: &[(String, String)], found: &Found) -> Option<String> {
-    // Of the system log an auditor's live view would show its own records, each of which makes another; and the end of
-    // a chain is not told to those who see it until a date.
+    // Of the system log an auditor's live view would show its own records, each of which makes another; and
+    // the end of a chain is not told to those who see it until a date.
     if is_own_echo(place) || place.membership.grants.until_ms.is_some() {
         return None;
     }
@@ -272,8 +272,8 @@ fn rows(
     found: &Found,
 ) -> Vec<Line> {
     let mut lines = Vec::new();
-    // Numbers have no gaps where nothing is left out. The window of an auditor leaves out the end, which may begin
-    // below the cursor.
+    // Numbers have no gaps where nothing is left out. The window of an auditor leaves out the end, which may
+    // begin below the cursor.
     let newest = query.before_seq.or(found.head_seq.map(|seq| seq + 1));
     let mut next = newest.filter(|_| is_unfiltered && grants.until_ms.is_none());
     for event in &found.events {

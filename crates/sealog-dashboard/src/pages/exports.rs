@@ -212,7 +212,8 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     }
 }
 
-/// The filters as the API would read them and the search as it is meant now, or which field is wrong, and why.
+/// The filters as the API would read them and the search as it is meant now, or which field is wrong, and
+/// why.
 fn freeze(fields: &[Field], chain: ChainId, now_ms: u64) -> Result<Frozen, (String, String)> {
     let in_search = |problem: String| (query_bar::NAME.to_owned(), problem);
     let mut pairs = Vec::new();

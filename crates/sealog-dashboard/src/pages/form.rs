@@ -98,8 +98,8 @@ pub(crate) fn put_error(fields: &mut [Field], field: &str, problem: &str) -> boo
     })
 }
 
-/// What somebody else has changed meanwhile, in a form that is sent a second time: a field that was not touched (it still has
-/// what was there before) gets what is there now. What was typed stays.
+/// What somebody else has changed meanwhile, in a form that is sent a second time: a field that was not
+/// touched (it still has what was there before) gets what is there now. What was typed stays.
 pub(crate) fn adopt(fields: &mut [Field], field: &str, from: &str, to: &str) {
     let Some(known) = fields.iter_mut().find(|known| known.name == field) else { return };
     match &mut known.kind {

@@ -1,4 +1,5 @@
-//! A page of the list of events as it is read: so many of them, with the filters of the API, within what a membership shows.
+//! A page of the list of events as it is read: so many of them, with the filters of the API, within what a
+//! membership shows.
 
 use sealog_control::Grants;
 use sealog_core::event::StoredEvent;
@@ -13,8 +14,8 @@ use crate::text::{moment, number};
 pub(crate) const ROWS: usize = 50;
 /// Bytes of events that a page reads; the last may be as large as a body. Most events have a few hundred.
 const BYTES_MAX: usize = 1 << 20;
-/// Pieces that a page reads. A filter that matches few events may need more than one person waits for: the page
-/// then says how far it looked.
+/// Pieces that a page reads. A filter that matches few events may need more than one person waits for: the
+/// page then says how far it looked.
 const PIECES_MAX: usize = 4;
 
 /// What a page of the list has.

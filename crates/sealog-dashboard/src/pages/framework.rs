@@ -224,8 +224,8 @@ pub(crate) async fn change(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         return wrong(question(&app, &asked, Some(error)).await?);
     }
     let all = format!("/app/p/{}/live/frameworks", project.id);
-    // This one alone: whatever others have changed since the page was made stays. Where somebody was faster, it is as
-    // it was wanted, and nothing is recorded.
+    // This one alone: whatever others have changed since the page was made stays. Where somebody was faster,
+    // it is as it was wanted, and nothing is recorded.
     let id = vec![framework.framework.clone()];
     let update = match to {
         "enable" => ProjectUpdate { enable: id, ..ProjectUpdate::default() },

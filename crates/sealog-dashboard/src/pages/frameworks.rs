@@ -81,7 +81,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     Ok(html(&page))
 }
 
-/// What was seen of the project's live events in a year, as far as the person may look, and which days those are.
+/// What was seen of the project's live events in a year, as far as the person may look, and which days those
+/// are.
 pub(crate) async fn seen(app: &Dashboard, asked: &Asked) -> Result<(Figures, Range<u32>), Problem> {
     let place = asked.place();
     let Some((project, _)) = &place.chain else { return Err(Problem::not_found()) };

@@ -235,8 +235,8 @@ fn last_day(text: &str) -> Result<Option<String>, &'static str> {
     Ok(Some(iso_ms(date.end_ms())))
 }
 
-/// A key that the person may see and change. Of another organisation, or of a project that is not granted, it is
-/// like one that does not exist.
+/// A key that the person may see and change. Of another organisation, or of a project that is not granted, it
+/// is like one that does not exist.
 async fn find_key(app: &Dashboard, asked: &Asked) -> Result<ApiKey, Problem> {
     let place = asked.place();
     let id = KeyId(Uuid::parse(asked.field("key")).ok_or(Problem::not_found())?);
@@ -249,7 +249,8 @@ async fn find_key(app: &Dashboard, asked: &Asked) -> Result<ApiKey, Problem> {
     if place.may(needed(key.mode)) { Ok(key) } else { Err(Problem::not_allowed()) }
 }
 
-/// A new key in place of one that works, which works on for as long as was chosen. The answer shows the new key.
+/// A new key in place of one that works, which works on for as long as was chosen. The answer shows the new
+/// key.
 pub(crate) async fn roll(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let key = find_key(&app, &asked).await?;
     let page = Page::new(&app, &asked).await?;

@@ -195,7 +195,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     };
     let of_category =
         |name: &str| (name != figures::NO_CATEGORY).then(|| by_term("category", name, &but_reads)).flatten();
-    // Where the end of the time is limited, the end of the chain is not to be seen; nor where it lies before the beginning.
+    // Where the end of the time is limited, the end of the chain is not to be seen; nor where it lies before
+    // the beginning.
     let ends_at_ms = head.durable.log_id.timestamp_ms();
     let sees_end = grants.until_ms.is_none() && grants.from_ms.is_none_or(|from_ms| ends_at_ms >= from_ms);
     let has_error = wanted.has_error();

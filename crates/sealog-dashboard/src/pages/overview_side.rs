@@ -1,5 +1,5 @@
-//! What stands beside the figures of Overview: quota, keys that end soon, views that were pinned, gaps of frameworks, the
-//! last verifications.
+//! What stands beside the figures of Overview: quota, keys that end soon, views that were pinned, gaps of
+//! frameworks, the last verifications.
 
 use sealog_control::{ApiKey, Grants};
 use sealog_core::catalog::Catalog;

@@ -1,5 +1,5 @@
-//! `/app/e/{log_id}`: an event by its id alone, wherever it is. An event that the person may not see is like one that
-//! does not exist.
+//! `/app/e/{log_id}`: an event by its id alone, wherever it is. An event that the person may not see is like
+//! one that does not exist.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The query bar: what was typed, term by term, and what could be typed next. It is a field of the form around it.
+//! The query bar: what was typed, term by term, and what could be typed next. It is a field of the form
+//! around it.
 
 use std::sync::Arc;
 

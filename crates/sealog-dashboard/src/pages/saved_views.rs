@@ -225,7 +225,8 @@ pub(crate) async fn pin(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respon
     Ok(done(&asked, if is_pinned { "pinned" } else { "unpinned" }))
 }
 
-/// One of the person's own, or one that is shared here, for those who may. Any other is like one that does not exist.
+/// One of the person's own, or one that is shared here, for those who may. Any other is like one that does
+/// not exist.
 pub(crate) async fn remove(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let id = Uuid::parse(asked.field("view")).ok_or(Problem::not_found())?;
     let (tenant_id, person_id) = (asked.place().tenant.id, asked.person().person.id);

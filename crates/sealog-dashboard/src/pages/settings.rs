@@ -1,4 +1,5 @@
-//! Settings of an organisation: its name, security, keys, time zone and privacy texts; and mails that were given up.
+//! Settings of an organisation: its name, security, keys, time zone and privacy texts; and mails that were
+//! given up.
 
 use std::sync::Arc;
 
@@ -149,7 +150,8 @@ fn actor(asked: &Asked) -> Actor {
     Actor::Person(asked.person().person.id)
 }
 
-/// Back to the page, which says so; or the page with what is wrong, and with what was typed, which `keep` puts there.
+/// Back to the page, which says so; or the page with what is wrong, and with what was typed, which `keep`
+/// puts there.
 async fn answer(
     app: &Dashboard,
     asked: &Asked,

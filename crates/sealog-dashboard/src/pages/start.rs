@@ -86,8 +86,8 @@ struct NotKept<'a> {
     app_url: &'a str,
 }
 
-/// Where signing in leads first. A browser that comes here without the cookie has not kept it: it is told so, and
-/// not sent in a circle.
+/// Where signing in leads first. A browser that comes here without the cookie has not kept it: it is told so,
+/// and not sent in a circle.
 pub(crate) async fn signed_in(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     if asked.who.is_some() {
         let next = asked.query_value("next");

@@ -10,7 +10,8 @@ use crate::gate::of_control;
 use crate::problem::Problem;
 use crate::request::{Asked, see_other};
 
-/// Leads to the events of the chain. One that has none yet is made: its first event may be that somebody looks.
+/// Leads to the events of the chain. One that has none yet is made: its first event may be that somebody
+/// looks.
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let place = asked.place();
     // Who is limited to projects sees nothing of the organisation as a whole.

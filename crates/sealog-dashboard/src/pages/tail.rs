@@ -1,8 +1,8 @@
 //! Events of a chain as they become durable: a stream of server-sent events, on the feed of the store.
 //!
-//! A stream ends within a second of the session, the membership or the grant that it stands on: it asks at every
-//! tick whether they are as they were, and sends nothing that it has not asked for before. Looking does not count as
-//! use of the session, so a view that was left open does not keep it alive.
+//! A stream ends within a second of the session, the membership or the grant that it stands on: it asks at
+//! every tick whether they are as they were, and sends nothing that it has not asked for before. Looking does
+//! not count as use of the session, so a view that was left open does not keep it alive.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -37,15 +37,16 @@ use crate::request::Asked;
 use crate::streams::StreamPlace;
 use crate::views;
 
-/// How often it is asked whether the stream may go on, and whether there are events. With the time that the answer
-/// may take it is less than a second.
+/// How often it is asked whether the stream may go on, and whether there are events. With the time that the
+/// answer may take it is less than a second.
 const TICK: Duration = Duration::from_millis(400);
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 /// Rows of one tick: fifty a second, which is more than anybody reads. What is left out is said.
 const ROWS_MAX: u64 = 20;
 const BYTES_MAX: usize = 256 << 10;
-/// Ticks without a word before one is said, so that no proxy takes the stream for dead and a client that is gone does not
-/// keep its place: the first word after it has gone is answered by a reset, and the next one fails.
+/// Ticks without a word before one is said, so that no proxy takes the stream for dead and a client that is
+/// gone does not keep its place: the first word after it has gone is answered by a reset, and the next one
+/// fails.
 const QUIET_TICKS_MAX: u32 = 5;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");

@@ -1,5 +1,5 @@
-//! The way back: a list is walked from the newest event to older ones, and no index knows what comes before a page.
-//! So a page carries where those before it began, the last ones of them.
+//! The way back: a list is walked from the newest event to older ones, and no index knows what comes before a
+//! page. So a page carries where those before it began, the last ones of them.
 
 /// The parameter.
 pub(crate) const PARAMETER: &str = "trail";

@@ -1,5 +1,5 @@
-//! Where the link of an optional notice leads: it turns that kind of notice off, in one organisation, without signing in. A
-//! mail program may send the form by itself (RFC 8058).
+//! Where the link of an optional notice leads: it turns that kind of notice off, in one organisation, without
+//! signing in. A mail program may send the form by itself (RFC 8058).
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What an organisation uses of its plan: this month against the quota, by project and by day, the notices, the trial.
+//! What an organisation uses of its plan: this month against the quota, by project and by day, the notices,
+//! the trial.
 
 use std::sync::Arc;
 
@@ -19,8 +20,8 @@ use crate::problem::Problem;
 use crate::request::{Asked, html};
 use crate::text::{day, number, visible};
 
-/// Projects whose events are counted on one page, which is two questions to the store for each; others are on the next.
-/// The quota counts all.
+/// Projects whose events are counted on one page, which is two questions to the store for each; others are on
+/// the next. The quota counts all.
 const PROJECTS_ON_PAGE: usize = 10;
 /// Months whose notices are shown.
 const MONTHS: u32 = 12;

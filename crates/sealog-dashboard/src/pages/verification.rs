@@ -1,4 +1,5 @@
-//! Verification of a chain: which windows are known to be sound, a new verification, and those that there were.
+//! Verification of a chain: which windows are known to be sound, a new verification, and those that there
+//! were.
 
 use std::sync::Arc;
 

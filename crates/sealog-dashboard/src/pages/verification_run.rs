@@ -72,8 +72,8 @@ struct Side {
     is_unlinked: bool,
 }
 
-/// Of this chain, and of nothing that the person may not see; anything else is like one that does not exist. What
-/// lies beside it and is not for the person is withheld here, from the page and from both reports.
+/// Of this chain, and of nothing that the person may not see; anything else is like one that does not exist.
+/// What lies beside it and is not for the person is withheld here, from the page and from both reports.
 async fn find(app: &Dashboard, asked: &Asked) -> Result<(ChainId, Run), Problem> {
     let chain = chain(asked)?;
     let id = Uuid::parse(asked.parameter("run")).ok_or(Problem::not_found())?;
@@ -101,7 +101,8 @@ async fn seal(app: &Dashboard, asked: &Asked, run: &Run) -> Result<(), Problem> 
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let (chain, run) = find(&app, &asked).await?;
-    // The page asks how far it is every second, and was recorded when it was opened; what was found is another view.
+    // The page asks how far it is every second, and was recorded when it was opened; what was found is
+    // another view.
     if !asked.wants_part() || run.end.is_some() {
         seal(&app, &asked, &run).await?;
     }

@@ -127,7 +127,8 @@ fn an_event_shows_what_is_sealed_apart_from_what_is_not_and_the_text_that_was_ha
     assert!(String::from_utf8(output.stdout).unwrap().starts_with(&digest), "{line}");
 }
 
-/// What events may hold: script, marks that turn text around, formulas, lone surrogates, deep and large metadata.
+/// What events may hold: script, marks that turn text around, formulas, lone surrogates, deep and large
+/// metadata.
 #[test]
 fn hostile_contents_are_text_on_every_page() {
     let stage = stage();

@@ -18,7 +18,8 @@ const KEYS: &[Role] = &[Role::Owner, Role::Admin, Role::Developer, Role::Auditor
 /// Whoever belongs to the organisation.
 const STAFF: &[Role] = &[Role::Owner, Role::Admin, Role::Developer, Role::PrivacyOfficer];
 
-/// What the design says of each page, apart from the code: whether it is for anybody, and which roles may have it.
+/// What the design says of each page, apart from the code: whether it is for anybody, and which roles may
+/// have it.
 const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("GET", "/", true, ALL),
     ("GET", "/app", true, ALL),
@@ -272,7 +273,8 @@ fn without_a_word_about_the_site_the_origin_decides() {
     assert_eq!(theme(&mut browser, &[("origin", HOME)]), 403);
 }
 
-/// Browsers from before `Sec-Fetch-Site`, to which a page with `no-referrer` means `Origin: null` in its forms.
+/// Browsers from before `Sec-Fetch-Site`, to which a page with `no-referrer` means `Origin: null` in its
+/// forms.
 #[test]
 fn an_old_browser_sends_the_forms_of_links_without_an_origin_and_no_other_form() {
     let stage = Stage::new();

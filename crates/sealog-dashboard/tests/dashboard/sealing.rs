@@ -65,8 +65,8 @@ fn pages(stage: &Stage) -> Vec<(String, &'static str)> {
     ]
 }
 
-/// Routes that show an auditor nothing of the organisation: one leads to another page, and of a live view each piece is
-/// sealed when there is one (`tail.rs`).
+/// Routes that show an auditor nothing of the organisation: one leads to another page, and of a live view
+/// each piece is sealed when there is one (`tail.rs`).
 const NOTHING_SHOWN: [&str; 2] = ["/app/o/{organisation}/system-log", "/app/p/{project}/{mode}/tail"];
 
 /// Whether the path is one of the route.

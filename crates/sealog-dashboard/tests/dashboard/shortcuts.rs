@@ -1,4 +1,5 @@
-//! Shortcuts: what the server has to do with them. That keys do what they say is a journey of the browser tests.
+//! Shortcuts: what the server has to do with them. That keys do what they say is a journey of the browser
+//! tests.
 
 use sealog_control::Role;
 

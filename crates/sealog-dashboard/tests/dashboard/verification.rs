@@ -192,7 +192,8 @@ fn an_auditor_verifies_what_the_window_shows_and_sees_no_other_run() {
     auditor.get(&all).is_problem(404, "request/not_found");
 }
 
-/// Nine events, about a minute apart, of which an auditor sees #4 to #6; and what each is: its log_id, time and hash.
+/// Nine events, about a minute apart, of which an auditor sees #4 to #6; and what each is: its log_id, time
+/// and hash.
 fn windowed() -> (Stage, Vec<[String; 3]>) {
     let stage = Stage::new();
     stage.tenant(1);
@@ -219,8 +220,8 @@ fn windowed() -> (Stage, Vec<[String; 3]>) {
 #[test]
 fn an_auditor_is_not_told_of_events_beside_a_break_that_lie_outside_of_the_window() {
     let doubts: [(u64, Doubt, &str); 4] = [
-        // The first that is seen does not follow one that is not, or is missing; one is damaged, or has another time than
-        // it was sealed with.
+        // The first that is seen does not follow one that is not, or is missing; one is damaged, or has
+        // another time than it was sealed with.
         (4, Doubt::Changed(|event| event.sealed.prev_hash = Hash::ZERO), "broken at #4"),
         (4, Doubt::Missing, "broken at #5"),
         (5, Doubt::Damaged, "broken at #5"),

@@ -51,8 +51,9 @@ pub fn event(item: &str, names: &ActionNames) -> Result<String, Reject> {
     Ok(event.end())
 }
 
-/// The attributes of an event in binary mode, as the first line of its body for [`super::Adapter::CloudEventBinary`]. Takes the names of the
-/// headers without `ce-`, and their values as they came.
+/// The attributes of an event in binary mode, as the first line of its body for
+/// [`super::Adapter::CloudEventBinary`]. Takes the names of the headers without `ce-`, and their values as
+/// they came.
 pub fn attributes<'a>(headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<String, Reject> {
     let mut seen = BTreeMap::new();
     for (name, value) in headers {
@@ -74,7 +75,8 @@ pub fn attributes<'a>(headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Res
     Ok(line.end() + "\n")
 }
 
-/// What a header says: without its quotes, then percent-decoded once, as the HTTP binding of CloudEvents wants it.
+/// What a header says: without its quotes, then percent-decoded once, as the HTTP binding of CloudEvents
+/// wants it.
 fn header_value(value: &[u8]) -> Option<String> {
     let mut plain = Vec::with_capacity(value.len());
     match value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) {

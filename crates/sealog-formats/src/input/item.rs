@@ -7,9 +7,9 @@ use sealog_core::reject::Reject;
 /// Most items of one request. The size of its body bounds what they hold; this bounds what is made for each.
 pub const ITEMS_MAX: usize = 10_000;
 
-/// Most bytes of all events together that are written from the items of one request: four times as many as the largest
-/// body has. What the records of a resource have in common is written into each of them, so that a body of a few
-/// kilobytes could otherwise become gigabytes.
+/// Most bytes of all events together that are written from the items of one request: four times as many as
+/// the largest body has. What the records of a resource have in common is written into each of them, so that
+/// a body of a few kilobytes could otherwise become gigabytes.
 pub const EVENTS_BYTES_MAX: usize = 8 << 20;
 
 /// An event as `POST /v1/events` takes it, or why there is none.

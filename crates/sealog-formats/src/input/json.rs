@@ -5,8 +5,8 @@ use sealog_core::reject::Reject;
 
 use super::item::{Item, check_count};
 
-/// Cuts a body into items. An array that is no JSON is refused as a whole, since where its next item begins cannot be told; a line that is no JSON
-/// is one bad item.
+/// Cuts a body into items. An array that is no JSON is refused as a whole, since where its next item begins
+/// cannot be told; a line that is no JSON is one bad item.
 pub(super) fn items<'b>(body: &'b str, event: impl Fn(&'b str) -> Item<'b>) -> Result<Vec<Item<'b>>, Reject> {
     let mut scanner = Scanner::new(body);
     if scanner.peek() == Some(b'[') {

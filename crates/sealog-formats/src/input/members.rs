@@ -2,7 +2,8 @@
 
 use sealog_core::json::{self, Members};
 
-/// The value of a member of a canonical object, as canonical text: the last one, where a name stands twice. `null` is nothing.
+/// The value of a member of a canonical object, as canonical text: the last one, where a name stands twice.
+/// `null` is nothing.
 pub(super) fn member<'a>(canonical_object: &'a str, name: &str) -> Option<&'a str> {
     let mut members =
         Members::of(canonical_object).filter(|(key, _)| is_key(key, name)).map(|(_, value)| value);

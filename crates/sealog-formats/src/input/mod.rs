@@ -27,7 +27,8 @@ pub enum Adapter {
     Json,
     /// One event in structured mode, or an array of them.
     CloudEvents,
-    /// One event in binary mode: the attributes of its headers ([`cloudevent_attributes`]) as a line, behind it the data.
+    /// One event in binary mode: the attributes of its headers ([`cloudevent_attributes`]) as a line, behind
+    /// it the data.
     CloudEventBinary,
     OtlpJson,
     OtlpProtobuf,
@@ -47,7 +48,8 @@ impl Adapter {
         matches!(self, Adapter::OtlpJson | Adapter::OtlpProtobuf)
     }
 
-    /// The items of a body, in their order. An error is about the body as a whole; what is wrong with one item stands in its place.
+    /// The items of a body, in their order. An error is about the body as a whole; what is wrong with one
+    /// item stands in its place.
     pub fn items(self, body: &[u8]) -> Result<Vec<Item<'_>>, Reject> {
         let items = match self {
             Adapter::Json => json::items(utf8(body)?, |item| Ok(Cow::Borrowed(item)))?,

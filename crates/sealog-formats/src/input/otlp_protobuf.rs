@@ -1,4 +1,5 @@
-//! OTLP/HTTP with Protocol Buffers. Numbers of fields are those of `opentelemetry/proto/logs/v1/logs.proto` and `common/v1/common.proto`.
+//! OTLP/HTTP with Protocol Buffers. Numbers of fields are those of `opentelemetry/proto/logs/v1/logs.proto`
+//! and `common/v1/common.proto`.
 
 use std::borrow::Cow;
 

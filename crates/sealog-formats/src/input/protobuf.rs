@@ -1,4 +1,5 @@
-//! As much of the wire format of Protocol Buffers as log records need: tags, varints, fixed numbers, and pieces with a length.
+//! As much of the wire format of Protocol Buffers as log records need: tags, varints, fixed numbers, and
+//! pieces with a length.
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -21,13 +21,15 @@ pub enum Place {
     Named(&'static str),
     /// `type` of a CloudEvent, without the prefix that Sealog itself writes.
     CloudType,
-    /// `data` of a CloudEvent, if it is an object; else an object that has it. `id`, `source` and `type` are added as `cloudevent`.
+    /// `data` of a CloudEvent, if it is an object; else an object that has it. `id`, `source` and `type` are
+    /// added as `cloudevent`.
     CloudData,
     /// `eventName` of a log record.
     EventName,
     /// `timeUnixNano` of a log record, or else `observedTimeUnixNano`.
     LogTime,
-    /// What a log record has beside the above: its other attributes, `body`, `severityText`, `traceId`, `spanId` and the attributes of its resource as `resource_attributes`.
+    /// What a log record has beside the above: its other attributes, `body`, `severityText`, `traceId`,
+    /// `spanId` and the attributes of its resource as `resource_attributes`.
     LogRest,
 }
 

@@ -306,7 +306,8 @@ fn a_length_is_believed_only_as_far_as_the_body_reaches() {
     }
 }
 
-/// The attributes of a resource are written into each of its records: 16 KB of them and 10,000 records would be 160 MB.
+/// The attributes of a resource are written into each of its records: 16 KB of them and 10,000 records would
+/// be 160 MB.
 #[test]
 fn the_events_of_a_body_have_at_most_8_mib_together() {
     type Body<'a> = &'a dyn Fn(usize, usize) -> Vec<u8>;

@@ -1,4 +1,5 @@
-//! `POST /ingest/json`, `/ingest/cloudevents` and `/ingest/otlp/v1/logs`: adapters for shippers. Each item is taken or refused by itself, and the answer says which.
+//! `POST /ingest/json`, `/ingest/cloudevents` and `/ingest/otlp/v1/logs`: adapters for shippers. Each item is
+//! taken or refused by itself, and the answer says which.
 
 use axum::body::Body as Lent;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -138,7 +139,8 @@ fn answer(
     }
     let mut body = Map::new();
     if let (Adapter::OtlpJson, Some(summary)) = (adapter, summary) {
-        // As OTLP has it: what was refused is a partial success. A 64-bit number is a string in the JSON of Protocol Buffers.
+        // As OTLP has it: what was refused is a partial success. A 64-bit number is a string in the JSON of
+        // Protocol Buffers.
         body.insert(
             "partialSuccess".into(),
             json!({ "rejectedLogRecords": rejected.to_string(), "errorMessage": summary }),

@@ -1,7 +1,8 @@
 //! `GET /v1/events`. Spec 4.3.
 //!
-//! A page is read, rendered and sent in pieces. A connection holds what it has not sent of one piece, whose memory is accounted for until the last byte has left (`budget.rs`), and the next
-//! piece is read only when the connection wants it: a client that reads slowly keeps one piece, however large its page is.
+//! A page is read, rendered and sent in pieces. A connection holds what it has not sent of one piece, whose
+//! memory is accounted for until the last byte has left (`budget.rs`), and the next piece is read only when
+//! the connection wants it: a client that reads slowly keeps one piece, however large its page is.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -22,7 +23,8 @@ use crate::respond::{Body, Failure, in_pieces};
 
 /// Bytes of events after which a piece ends. Its last event may be as large as a body.
 const PIECE_BYTES: usize = 256 << 10;
-/// A page up to this size is put together before it is sent, so that a failure can still become an error; a larger one is sent as it is read.
+/// A page up to this size is put together before it is sent, so that a failure can still become an error; a
+/// larger one is sent as it is read.
 const WHOLE_BYTES_MAX: usize = 1 << 20;
 /// What JSON adds to the text of an event, all in all: names, ids, times, hashes. Annotations come on top.
 pub(super) const RENDERED_BYTES: usize = 1 << 10;
@@ -61,8 +63,9 @@ pub(crate) async fn get(
     Ok(in_pieces(Pieces { app: Arc::clone(app), request_id, ready: pieces, rest: Rest::of(page) }))
 }
 
-/// Most pieces of a page for which the store has looked at as much as one call may and found less than was asked for. The page then ends with what it has: its cursor goes on
-/// from there, and the next request waits for its turn like everyone's.
+/// Most pieces of a page for which the store has looked at as much as one call may and found less than was
+/// asked for. The page then ends with what it has: its cursor goes on from there, and the next request waits
+/// for its turn like everyone's.
 const SHORT_CHUNKS_MAX: usize = 4;
 
 /// A page under way.
@@ -98,9 +101,11 @@ impl Page {
         }
         self.written += found;
         self.query.before_seq = resume;
-        // Stores count bytes in ways of their own, so a piece that was cut for its bytes is told by having about as many.
+        // Stores count bytes in ways of their own, so a piece that was cut for its bytes is told by having
+        // about as many.
         self.short_chunks += usize::from(resume.is_some() && !more && bytes < PIECE_BYTES / 2);
-        // Where the page before this one, or the work that one page may cause, ends: the next page goes on from there.
+        // Where the page before this one, or the work that one page may cause, ends: the next page goes on
+        // from there.
         let cursor = match resume {
             _ if more => Some(self.last_seq),
             Some(resume) if self.short_chunks == SHORT_CHUNKS_MAX => Some(resume),
@@ -133,7 +138,8 @@ impl Page {
     }
 }
 
-/// Writes the JSON of events, many bytes of them in the thread pool and in their tenant's turn. The events are gone when it is done; nothing if the store is closing.
+/// Writes the JSON of events, many bytes of them in the thread pool and in their tenant's turn. The events
+/// are gone when it is done; nothing if the store is closing.
 pub(super) async fn render(
     app: &App,
     chain: ChainId,
@@ -160,7 +166,8 @@ pub(super) async fn render(
     app.service.store.pool().run(Lane::Compute, chain, bytes, write).await.ok()
 }
 
-/// The body of a page. If reading fails after the first bytes were sent, the connection ends in the middle of the JSON, which no client can take for a page.
+/// The body of a page. If reading fails after the first bytes were sent, the connection ends in the middle of
+/// the JSON, which no client can take for a page.
 struct Pieces {
     app: Arc<App>,
     request_id: RequestId,

@@ -24,7 +24,8 @@ pub(crate) async fn get(
     request_id: RequestId,
 ) -> Result<Response<Body>, Failure> {
     let caller = app.auth.authenticate(&app.limits, headers, request_id).await?;
-    // Malformed, missing and another project's: one answer, by one path. An id that cannot exist is looked up all the same, so that time tells nothing either.
+    // Malformed, missing and another project's: one answer, by one path. An id that cannot exist is looked up
+    // all the same, so that time tells nothing either.
     let log_id = Ulid::parse(log_id).unwrap_or(Ulid(0));
     let share = app.reads.take(caller.chain().tenant_id, HELD_BYTES_MAX).await;
     let share = share.map_err(|exhausted| Failure::read(&exhausted, request_id))?;

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::schemas;
 
-/// A header of an answer, by its name in `components`. Where it is not in every answer of the kind, a copy that says so.
+/// A header of an answer, by its name in `components`. Where it is not in every answer of the kind, a copy
+/// that says so.
 pub(super) fn header(name: &str, always: bool) -> Value {
     if always {
         return json!({ "$ref": format!("#/components/headers/{name}") });

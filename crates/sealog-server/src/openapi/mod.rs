@@ -1,5 +1,6 @@
-//! `GET /openapi.json`: the interface as OpenAPI 3.1, made from what answers requests. Paths come from the tables that requests are matched against,
-//! codes from the table of codes, limits and names from the constants and sets that the parsers use.
+//! `GET /openapi.json`: the interface as OpenAPI 3.1, made from what answers requests. Paths come from the
+//! tables that requests are matched against, codes from the table of codes, limits and names from the
+//! constants and sets that the parsers use.
 
 mod headers;
 mod operations;

@@ -1,4 +1,5 @@
-//! Each operation in words, with its parameters, answers and codes. The matches have no `_` arm: a new operation does not compile until it is described.
+//! Each operation in words, with its parameters, answers and codes. The matches have no `_` arm: a new
+//! operation does not compile until it is described.
 
 use sealog_core::plan::Plan;
 use sealog_core::query::{ListParameter, PageLimit, PageParameter, SEQ_MAX, SeqParameter, VERIFY_EVENTS_MAX};

@@ -1,4 +1,5 @@
-//! The shapes of bodies. What a client sends is as strict as the parser; what it receives may grow, so objects in answers are open.
+//! The shapes of bodies. What a client sends is as strict as the parser; what it receives may grow, so
+//! objects in answers are open.
 
 use sealog_control::Role;
 use sealog_core::catalog::Catalog;

@@ -1,4 +1,5 @@
-//! The operator's interface: how tenants, projects, keys, actions and users come to be. `docs/spec.md`, "The operator's interface".
+//! The operator's interface: how tenants, projects, keys, actions and users come to be. `docs/spec.md`, "The
+//! operator's interface".
 
 mod fields;
 mod render;
@@ -286,7 +287,8 @@ fn found(body: Option<Value>) -> Answer {
     Ok(respond::json(StatusCode::OK, body.to_string()))
 }
 
-/// `limit` and `cursor`, as in the API; the cursor is what the page before ended with: an id, or a name in hex digits.
+/// `limit` and `cursor`, as in the API; the cursor is what the page before ended with: an id, or a name in
+/// hex digits.
 struct Page {
     limit: usize,
     cursor: Option<String>,

@@ -1,4 +1,5 @@
-//! TLS from files: a certificate and its key, followed while the server runs. What cannot be used never takes the place of what can.
+//! TLS from files: a certificate and its key, followed while the server runs. What cannot be used never takes
+//! the place of what can.
 
 mod not_after;
 
@@ -116,7 +117,8 @@ impl Tls {
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&in_use) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1.to_vec()];
-        // Who comes back need not prove everything again. The keys of tickets are made at the start and change by themselves.
+        // Who comes back need not prove everything again. The keys of tickets are made at the start and
+        // change by themselves.
         config.ticketer = ring::Ticketer::new().map_err(|error| error.to_string())?;
         Ok(Tls {
             certificate: certificate.to_owned(),
@@ -144,7 +146,8 @@ impl Tls {
         self.now.notify_one();
     }
 
-    /// Looks at the files and takes them when they are others: at rest, unless somebody has asked for it. Files that cannot be used are refused once; what is in use stays so.
+    /// Looks at the files and takes them when they are others: at rest, unless somebody has asked for it.
+    /// Files that cannot be used are refused once; what is in use stays so.
     pub fn look(&self, asked: bool, now_s: u64) -> Looked {
         let mut files = lock(&self.files);
         let stamps = stamps(&self.certificate, &self.key);

@@ -1,4 +1,5 @@
-//! When a certificate ends: the one field that an operator has to know of, read out of its DER form (RFC 5280, section 4.1).
+//! When a certificate ends: the one field that an operator has to know of, read out of its DER form (RFC
+//! 5280, section 4.1).
 
 use sealog_core::time::parse_rfc3339_ms;
 
@@ -7,7 +8,8 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// The second (Unix time) after which the certificate is not believed any more; nothing if it is not built like a certificate.
+/// The second (Unix time) after which the certificate is not believed any more; nothing if it is not built
+/// like a certificate.
 pub(super) fn not_after_s(certificate: &[u8]) -> Option<u64> {
     let (certificate, _) = expect(certificate, SEQUENCE)?;
     let (mut fields, _) = expect(certificate, SEQUENCE)?;

@@ -289,7 +289,8 @@ fn a_request_before_one_that_cannot_be_parsed_has_its_own_answer() {
 #[test]
 fn a_client_that_is_still_sending_learns_why_it_was_refused() {
     let service = Service::start();
-    // Larger than what the sockets hold, so that the client is in the middle of its body when the answer comes.
+    // Larger than what the sockets hold, so that the client is in the middle of its body when the answer
+    // comes.
     let body = vec![b'x'; 3 << 20];
     for _ in 0..20 {
         let length = body.len().to_string();

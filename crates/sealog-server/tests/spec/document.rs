@@ -1,4 +1,5 @@
-//! Holds answers against `/openapi.json`. Every request that a test makes goes through here, so the document is tested by all tests.
+//! Holds answers against `/openapi.json`. Every request that a test makes goes through here, so the document
+//! is tested by all tests.
 
 use sealog_core::plan::Plan;
 use std::sync::LazyLock;
@@ -21,7 +22,8 @@ pub fn operations() -> Vec<(String, String, &'static Value)> {
     paths.iter().flat_map(|(path, item)| of(path, item)).collect()
 }
 
-/// Fails if the document does not have this answer: its status, its headers, its code, every field of its body.
+/// Fails if the document does not have this answer: its status, its headers, its code, every field of its
+/// body.
 #[track_caller]
 pub fn check(method: &str, target: &str, response: &Response) {
     let path = target.split('?').next().unwrap();
@@ -82,7 +84,8 @@ fn resolve(value: &Value) -> &Value {
     }
 }
 
-/// As much of JSON Schema as the document uses. Stricter in one thing: an answer's object has no field that is not documented.
+/// As much of JSON Schema as the document uses. Stricter in one thing: an answer's object has no field that
+/// is not documented.
 fn validate(schema: &Value, value: &Value, at: &str) {
     if schema.get("$ref").is_some() {
         validate(resolve(schema), value, at);

@@ -44,7 +44,8 @@ pub const TOKEN: &str = "the-operators-token";
 pub const LOGIN: &str = r#"{"action":"user.login"}"#;
 pub const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// A running service with one tenant on the top plan, one project without frameworks, and a live and a test key.
+/// A running service with one tenant on the top plan, one project without frameworks, and a live and a test
+/// key.
 pub struct Service {
     /// Moves when it is told to; the randomness is real.
     pub clock: Arc<StillWorld>,
@@ -481,7 +482,8 @@ impl Connection {
         response
     }
 
-    /// The next response without its body: all there is of the answer to a `HEAD`, which says a length and has no body.
+    /// The next response without its body: all there is of the answer to a `HEAD`, which says a length and
+    /// has no body.
     pub fn receive_head(&mut self) -> Response {
         let end = loop {
             if let Some(end) = find(&self.received, b"\r\n\r\n") {

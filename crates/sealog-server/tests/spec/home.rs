@@ -1,4 +1,5 @@
-//! Where the store of a test is kept, and what can happen to it there while nobody looks. Embedded, or on PostgreSQL with `SEALOG_TEST_STORE=postgres`.
+//! Where the store of a test is kept, and what can happen to it there while nobody looks. Embedded, or on
+//! PostgreSQL with `SEALOG_TEST_STORE=postgres`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,7 +68,8 @@ impl Home {
         }
     }
 
-    /// Loses some live events in the middle of a chain whose actors are named after their seq. The first one that is lost, and the next one that is still there.
+    /// Loses some live events in the middle of a chain whose actors are named after their seq. The first one
+    /// that is lost, and the next one that is still there.
     pub fn lose_middle(&self) -> (u64, u64) {
         match self {
             Home::Directory(dir) => {

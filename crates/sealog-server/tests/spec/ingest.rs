@@ -1,4 +1,5 @@
-//! Adapters for shippers, `/ingest/…`: each item by itself, through the same validation, keys and limits as `/v1`.
+//! Adapters for shippers, `/ingest/…`: each item by itself, through the same validation, keys and limits as
+//! `/v1`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -215,7 +216,8 @@ fn stored(log_ids: &Value) -> BTreeMap<String, String> {
     log_ids.filter(|(_, id)| id.is_string()).map(|(n, id)| (text(id), format!("u{n}"))).collect()
 }
 
-/// Items that are refused, wherever the request ends: in the first batch, in the one that fails, and behind it.
+/// Items that are refused, wherever the request ends: in the first batch, in the one that fails, and behind
+/// it.
 const BAD: [usize; 3] = [3, 100, 230];
 
 /// An error in the middle of a request: which items are stored, which are refused, and where to go on.
@@ -334,7 +336,8 @@ fn a_store_that_fails_at_the_first_batch_has_stored_nothing_and_has_nothing_to_t
     assert_eq!(service.count(&service.live), 0);
 }
 
-/// What is stored under the key of a later batch can differ although the first one's is the same: to send it again would not help.
+/// What is stored under the key of a later batch can differ although the first one's is the same: to send it
+/// again would not help.
 #[test]
 fn a_conflict_in_the_middle_names_what_is_stored_and_promises_nothing() {
     let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
@@ -596,7 +599,8 @@ fn protobuf_is_answered_in_protobuf() {
             headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         service.request("POST", LOGS, &headers, body)
     };
-    // resource_logs { scope_logs { log_records { attributes { key: "audit.action" value { string_value: … } } } } }
+    // resource_logs { scope_logs { log_records { attributes { key: "audit.action" value { string_value: … } }
+    // } } }
     let piece = |number: u8, content: &[u8]| {
         [&[number << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
     };

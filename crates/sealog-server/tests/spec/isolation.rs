@@ -4,7 +4,8 @@ use serde_json::json;
 
 use crate::harness::*;
 
-/// A service in which three others have an event each, beside the live key of the first project: the same project's test mode, another project, and another tenant.
+/// A service in which three others have an event each, beside the live key of the first project: the same
+/// project's test mode, another project, and another tenant.
 fn crowded() -> (Service, [String; 3]) {
     let service = Service::start();
     let project = service.new_key(&service.new_project(&service.tenant_id, &[]), "live");

@@ -1,6 +1,7 @@
 //! The specification, one test for each rule: read the names of a file and you have read the section.
 //!
-//! Every test talks to a real server over a socket, with a store on disk and a clock that only moves when it is told to.
+//! Every test talks to a real server over a socket, with a store on disk and a clock that only moves when it
+//! is told to.
 
 mod document;
 mod harness;

@@ -1,4 +1,5 @@
-//! Pages that are handed to the server: any parameters, layers, forms and streams, on the same connections as the API.
+//! Pages that are handed to the server: any parameters, layers, forms and streams, on the same connections as
+//! the API.
 
 use std::time::Duration;
 

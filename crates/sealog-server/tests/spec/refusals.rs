@@ -1,4 +1,5 @@
-//! A refused request leaves its connection as an accepted one does: a body up to 64 KiB is read and dropped, and what follows is answered. Spec 8.4.
+//! A refused request leaves its connection as an accepted one does: a body up to 64 KiB is read and dropped,
+//! and what follows is answered. Spec 8.4.
 
 use std::time::Duration;
 
@@ -273,7 +274,8 @@ fn a_refused_body_that_is_late_makes_room_for_others() {
         setup.config.limits.connections_per_ip = 0;
         setup.config.deadlines.body = Duration::from_secs(3600);
     });
-    // The only connection at first, and one that is used all the time: those that have set the service up are gone.
+    // The only connection at first, and one that is used all the time: those that have set the service up are
+    // gone.
     let mut busy = service.connect();
     let mut metrics_have = |series: &str| {
         busy.send(&request("GET", "/metrics", &[], b""));

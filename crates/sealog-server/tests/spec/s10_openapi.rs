@@ -1,4 +1,5 @@
-//! 10 Other routes: `GET /openapi.json`. That answers are as the document says is checked with every request of every test.
+//! 10 Other routes: `GET /openapi.json`. That answers are as the document says is checked with every request
+//! of every test.
 
 use std::collections::BTreeSet;
 
@@ -139,7 +140,8 @@ fn the_examples_of_the_document_are_accepted() {
     assert_eq!(sent, 13);
 }
 
-/// Names of fields of all bodies, sent and received: whatever an operator can set is shown somewhere, but for a password.
+/// Names of fields of all bodies, sent and received: whatever an operator can set is shown somewhere, but for
+/// a password.
 fn names_of_fields() -> BTreeSet<String> {
     let schemas = DOCUMENT["components"]["schemas"].as_object().unwrap().values();
     let properties = schemas.filter_map(|schema| schema["properties"].as_object());

@@ -257,7 +257,8 @@ fn a_replacement_that_cannot_be_used_is_refused_once_and_leaves_the_old_database
     let located = Located::with(&networks);
     let old = std::fs::read(&located.file).unwrap();
     let new = mmdb::bytes(6, &[("203.0.113.0/24", place("FR", "Lyon"))]);
-    // The beginning of the new one, then what was in its place before: the end, where a database says what it is, is whole.
+    // The beginning of the new one, then what was in its place before: the end, where a database says what it
+    // is, is whole.
     let torn = [&new[..new.len() / 2], &old[new.len() / 2..]].concat();
     let broken = [Some(&b""[..]), Some(&old[..old.len() / 2]), Some(&torn), Some(b"x"), None];
     for broken in broken {

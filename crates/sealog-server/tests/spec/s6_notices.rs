@@ -48,7 +48,8 @@ impl Notified {
         self.service.fill(&self.live, count);
     }
 
-    /// Returns when every notice that was due before has been looked for, put into the outbox and sent: a mail that was put there later has arrived.
+    /// Returns when every notice that was due before has been looked for, put into the outbox and sent: a
+    /// mail that was put there later has arrived.
     fn settle(&self, server: &MailServer) {
         // Twice, since the first may be looked at together with what came before it.
         for _ in 0..2 {

@@ -1,4 +1,5 @@
-//! 8 Limits: rates, the client's address, the quota. Limits of size are with the endpoint that they belong to.
+//! 8 Limits: rates, the client's address, the quota. Limits of size are with the endpoint that they belong
+//! to.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! The system chain: what the operator changes is sealed into a chain of the tenant's own, in order, once, and counts
-//! toward nothing.
+//! The system chain: what the operator changes is sealed into a chain of the tenant's own, in order, once,
+//! and counts toward nothing.
 
 use sealog_control::{NewRecord, Records, TenantChange};
 use sealog_core::event::StoredEvent;
@@ -295,7 +295,8 @@ fn a_stop_between_a_change_and_its_event_loses_nothing_and_doubles_nothing() {
     assert_eq!(names(&service), ["name 1", "name 2", "name 3"]);
 }
 
-/// Puts a record that is in the chain back among those that wait: what a crash between the append and the removal leaves.
+/// Puts a record that is in the chain back among those that wait: what a crash between the append and the
+/// removal leaves.
 fn put_back(service: &Service, record: NewRecord) {
     let records = Records::of(vec![record]);
     let tenant = tenant_id(&service.tenant_id);

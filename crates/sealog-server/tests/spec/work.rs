@@ -1,5 +1,5 @@
-//! What one request can cause, counted in jobs of the thread pool, calls of the store and connections. The table is in `docs/architecture.md`; steps of parsing are counted in the core's own
-//! tests.
+//! What one request can cause, counted in jobs of the thread pool, calls of the store and connections. The
+//! table is in `docs/architecture.md`; steps of parsing are counted in the core's own tests.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};

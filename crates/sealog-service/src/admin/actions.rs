@@ -70,7 +70,8 @@ impl Admin {
     }
 }
 
-/// A name may have as many characters as a resource, which then has only its beginning; `metadata` has all of it.
+/// A name may have as many characters as a resource, which then has only its beginning; `metadata` has all of
+/// it.
 fn resource(action: &str) -> String {
     format!("action/{action}").chars().take(FIELD_SCALARS_MAX).collect()
 }

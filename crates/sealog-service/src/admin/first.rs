@@ -11,8 +11,8 @@ use super::{Actor, Admin, AdminError, keys, projects, tenants};
 use crate::people;
 use crate::secret::Secret;
 
-/// Everything that the first run creates. Nothing of it exists yet: whoever runs it puts the secrets where they are
-/// not lost, and then commits it with [`Admin::create_first`].
+/// Everything that the first run creates. Nothing of it exists yet: whoever runs it puts the secrets where
+/// they are not lost, and then commits it with [`Admin::create_first`].
 #[derive(Debug)]
 pub struct First {
     pub live: Secret,

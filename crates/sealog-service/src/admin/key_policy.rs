@@ -1,4 +1,5 @@
-//! How long keys of an organisation may live, where its plan includes such a policy. Enforced when a key is made.
+//! How long keys of an organisation may live, where its plan includes such a policy. Enforced when a key is
+//! made.
 
 use sealog_control::Tenant;
 use sealog_core::id::TenantId;

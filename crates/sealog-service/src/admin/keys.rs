@@ -56,8 +56,8 @@ impl Admin {
         key.map(|key| CreatedKey { key, text }).ok_or(AdminError::NotFound)
     }
 
-    /// A new key in place of one that works, which works on for so long, and not beyond its own end. Not found when
-    /// there is no such key, or it does not work any more.
+    /// A new key in place of one that works, which works on for so long, and not beyond its own end. Not
+    /// found when there is no such key, or it does not work any more.
     pub async fn roll_key(
         &self,
         actor: Actor,
@@ -96,8 +96,8 @@ impl Admin {
     }
 }
 
-/// A new key, and its text. Kept are the digest, by which it is found, and the first characters, by which people
-/// know it.
+/// A new key, and its text. Kept are the digest, by which it is found, and the first characters, by which
+/// people know it.
 pub(super) fn generate(
     recorder: &Recorder,
     now_ms: u64,

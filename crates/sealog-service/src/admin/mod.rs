@@ -1,8 +1,9 @@
-//! What administrators may do: tenants, projects, keys, actions, people. Whoever asks (the operator's interface,
-//! a page, a command on the host) calls the same functions: what is allowed and what follows stands here once.
+//! What administrators may do: tenants, projects, keys, actions, people. Whoever asks (the operator's
+//! interface, a page, a command on the host) calls the same functions: what is allowed and what follows
+//! stands here once.
 //!
-//! Every change leaves its event in the tenant's system chain. The record of it commits in the transaction of the
-//! change, and says who the [`Actor`] was; [`crate::system_chain`] has the rest of its way.
+//! Every change leaves its event in the tenant's system chain. The record of it commits in the transaction of
+//! the change, and says who the [`Actor`] was; [`crate::system_chain`] has the rest of its way.
 
 pub mod actions;
 pub mod fields;

@@ -35,8 +35,8 @@ pub struct MemberUpdate {
 const LAST_OWNER: &str = "is the last owner whose membership does not end; make somebody else an owner first";
 
 impl Admin {
-    /// Makes somebody a member at once. For those who vouch for the address, which are the operator and commands on
-    /// the host: everybody else has to ask the person first, and is refused.
+    /// Makes somebody a member at once. For those who vouch for the address, which are the operator and
+    /// commands on the host: everybody else has to ask the person first, and is refused.
     pub async fn add_member(
         &self,
         actor: Actor,
@@ -81,8 +81,8 @@ impl Admin {
         added.map_err(|error| change_error(error, exists))?.ok_or(AdminError::NotFound)
     }
 
-    /// Changes what a member is and may see, or ends the membership. The last owner stays one. Invitations that the
-    /// member has sent and may not send any more are withdrawn by it.
+    /// Changes what a member is and may see, or ends the membership. The last owner stays one. Invitations
+    /// that the member has sent and may not send any more are withdrawn by it.
     pub async fn update_member(
         &self,
         actor: Actor,

@@ -24,7 +24,8 @@ pub struct ProjectUpdate {
     pub name: Option<String>,
     /// All of them: whoever says so does not ask which there are.
     pub frameworks: Option<Vec<String>>,
-    /// Some of them. Of two people who change different ones at the same time, neither undoes what the other did.
+    /// Some of them. Of two people who change different ones at the same time, neither undoes what the other
+    /// did.
     pub enable: Vec<String>,
     pub disable: Vec<String>,
     pub rate_limit_rps: Option<Option<u32>>,

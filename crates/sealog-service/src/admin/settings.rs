@@ -1,5 +1,5 @@
-//! Settings of an organisation. Each change is checked here and leaves an event; texts that may name people leave only
-//! that they were changed.
+//! Settings of an organisation. Each change is checked here and leaves an event; texts that may name people
+//! leave only that they were changed.
 
 use sealog_core::id::TenantId;
 use serde_json::{Map, Value, json};
@@ -25,7 +25,8 @@ impl Admin {
         Ok(OrganisationSettings::of(&self.administration().settings(tenant_id).await?))
     }
 
-    /// Whether every member needs an authenticator. A person who asks for it has one: nobody locks themselves out.
+    /// Whether every member needs an authenticator. A person who asks for it has one: nobody locks themselves
+    /// out.
     pub async fn require_authenticators(
         &self,
         actor: Actor,
@@ -147,7 +148,8 @@ impl Admin {
                 return Err(FieldError::new(name, "must not contain the NUL character").into());
             }
             let text = Some(text).filter(|text| !text.is_empty());
-            // That it was changed, and not the text itself: it may name people, and events cannot be corrected.
+            // That it was changed, and not the text itself: it may name people, and events cannot be
+            // corrected.
             let what = match (&before, &text) {
                 (before, text) if before == text => continue,
                 (None, _) => "set",

@@ -1,4 +1,5 @@
-//! Saved views. What is somebody's own is their own affair; what is shared changes what others see, and leaves a record.
+//! Saved views. What is somebody's own is their own affair; what is shared changes what others see, and
+//! leaves a record.
 
 use sealog_control::{NewRecord, PersonId, Records, SavedView, ViewChange, ViewKept, ViewsMax, WhoseView};
 use sealog_core::id::{ProjectId, TenantId, Uuid};

@@ -1,11 +1,13 @@
 //! Events as rows: RFC 4180, UTF-8, one order of columns.
 //!
-//! The faithful form has every value as it is. A value that is absent is an empty cell, and one that is an empty text
-//! is a pair of quotes; so the six hashed values can be told from each row, and its hash recomputed.
+//! The faithful form has every value as it is. A value that is absent is an empty cell, and one that is an
+//! empty text is a pair of quotes; so the six hashed values can be told from each row, and its hash
+//! recomputed.
 //!
-//! A spreadsheet takes a cell that begins with `=`, `+`, `-` or `@` for a formula, whatever quotes surround it. In the
-//! form for spreadsheets such a cell begins with an apostrophe, characters that nobody sees are written out, and a cell
-//! that is longer than a spreadsheet holds is cut. That changes values, so nothing of it can be recomputed.
+//! A spreadsheet takes a cell that begins with `=`, `+`, `-` or `@` for a formula, whatever quotes surround
+//! it. In the form for spreadsheets such a cell begins with an apostrophe, characters that nobody sees are
+//! written out, and a cell that is longer than a spreadsheet holds is cut. That changes values, so nothing of
+//! it can be recomputed.
 
 use sealog_core::event::StoredEvent;
 use sealog_core::json;
@@ -164,8 +166,8 @@ fn safe(text: &str) -> String {
     defused(&shown)
 }
 
-/// With a quotation mark before whatever a spreadsheet may take for a formula: at the beginning, and behind each semicolon, which
-/// separates cells where a comma separates decimals.
+/// With a quotation mark before whatever a spreadsheet may take for a formula: at the beginning, and behind
+/// each semicolon, which separates cells where a comma separates decimals.
 fn defused(text: &str) -> String {
     let begins_formula = |character| matches!(character, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠');
     let mut safe = String::with_capacity(text.len() + 1);

@@ -96,15 +96,15 @@ impl std::fmt::Debug for Download {
 }
 
 impl Download {
-    /// Rests, if the last piece was held up by events that come in. To be asked for before a piece, while nothing is held
-    /// that others wait for.
+    /// Rests, if the last piece was held up by events that come in. To be asked for before a piece, while
+    /// nothing is held that others wait for.
     pub async fn give_way(&mut self) {
         tokio::time::sleep(std::mem::take(&mut self.rest)).await;
     }
 
-    /// The next bytes, or nothing when it is complete. There are none in a piece of which no event matches: whoever asks
-    /// goes on, and others have their turn in between. After an error it is not to be asked again: what was sent is not
-    /// the file.
+    /// The next bytes, or nothing when it is complete. There are none in a piece of which no event matches:
+    /// whoever asks goes on, and others have their turn in between. After an error it is not to be asked
+    /// again: what was sent is not the file.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Ended => Ok(None),

@@ -52,8 +52,9 @@ impl std::fmt::Debug for Exporter {
 }
 
 impl Exporter {
-    /// Of what the person may see now. The range ends with the last event that there is. Where the organisation has as
-    /// many as it keeps, the oldest that was downloaded whole gives way, and the system chain says what it was.
+    /// Of what the person may see now. The range ends with the last event that there is. Where the
+    /// organisation has as many as it keeps, the oldest that was downloaded whole gives way, and the system
+    /// chain says what it was.
     pub async fn create(
         &self,
         person_id: PersonId,
@@ -132,8 +133,8 @@ impl Exporter {
         &self.drain.wake
     }
 
-    /// One of this chain, if all of it may be seen: one of another chain, or that covers more than is granted, is like
-    /// one that does not exist. A part of it would have other bytes.
+    /// One of this chain, if all of it may be seen: one of another chain, or that covers more than is
+    /// granted, is like one that does not exist. A part of it would have other bytes.
     pub async fn find(
         &self,
         chain: ChainId,
@@ -162,7 +163,8 @@ impl Exporter {
         Ok((found, last))
     }
 
-    /// The last of its events that were dropped for their age since it was made: without them it is another file.
+    /// The last of its events that were dropped for their age since it was made: without them it is another
+    /// file.
     pub async fn dropped_to(&self, export: &Export) -> Result<Option<u64>, StoreError> {
         dropped_to(&*self.store, &export.new).await
     }

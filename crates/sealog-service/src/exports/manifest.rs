@@ -49,7 +49,8 @@ pub fn to_json(export: &Export, filters: &[(String, String)]) -> Value {
     })
 }
 
-/// Whether every event between its ends is in it, and not only those that match a filter. Times and numbers narrow the ends.
+/// Whether every event between its ends is in it, and not only those that match a filter. Times and numbers
+/// narrow the ends.
 pub fn is_whole_range(export: &Export) -> bool {
     Frozen::read(&export.new.query, chain_of(&export.new)).is_ok_and(|query| query.is_whole_range)
 }

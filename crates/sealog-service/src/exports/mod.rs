@@ -1,9 +1,10 @@
-//! Exports: events of a chain as a file. An export is a frozen query and a frozen range of `chain_seq`; nothing of it is
-//! kept on the server. Each download reads the events again, and since events never change, has the same bytes: the
-//! first one that was complete says how many, and their SHA-256, and one that would differ is not completed.
+//! Exports: events of a chain as a file. An export is a frozen query and a frozen range of `chain_seq`;
+//! nothing of it is kept on the server. Each download reads the events again, and since events never change,
+//! has the same bytes: the first one that was complete says how many, and their SHA-256, and one that would
+//! differ is not completed.
 //!
-//! [`Exporter`] makes and finds them, [`Download`] is one on its way, [`Format`] what the file looks like, and
-//! [`manifest`] says what it is.
+//! [`Exporter`] makes and finds them, [`Download`] is one on its way, [`Format`] what the file looks like,
+//! and [`manifest`] says what it is.
 
 mod csv;
 mod download;

@@ -1,6 +1,7 @@
-//! Where the events of a query stand, asked of indexes, so that a few events of a long range are found without reading
-//! all of it. What is found is only where to look: the query is held against each event that is read there. So a
-//! download has the same bytes whether it sought or not, unless events were changed behind the store's back.
+//! Where the events of a query stand, asked of indexes, so that a few events of a long range are found
+//! without reading all of it. What is found is only where to look: the query is held against each event that
+//! is read there. So a download has the same bytes whether it sought or not, unless events were changed
+//! behind the store's back.
 
 use std::collections::VecDeque;
 
@@ -22,7 +23,8 @@ const BYTES_OF_STEP: usize = 256 << 10;
 const BETWEEN_MAX: u64 = 32;
 
 pub(super) struct Seek {
-    /// Filters that have every event of the query between them, each with what it has left to look at: below this.
+    /// Filters that have every event of the query between them, each with what it has left to look at: below
+    /// this.
     branches: Vec<(Filter, u64)>,
     whole: (u64, u64),
     seqs: Vec<u64>,

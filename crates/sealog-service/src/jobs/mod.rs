@@ -1,7 +1,7 @@
 //! Work that takes longer than a request: queued in control data, done in pieces by one node at a time.
 //!
-//! [`Work`] is a kind of job, and knows how to do the next piece of it; the [`Runner`] decides whose turn it is,
-//! keeps the position, and gives up what has been taken from it.
+//! [`Work`] is a kind of job, and knows how to do the next piece of it; the [`Runner`] decides whose turn it
+//! is, keeps the position, and gives up what has been taken from it.
 
 mod runner;
 mod work;

@@ -1,7 +1,7 @@
 //! The runner: does the jobs that are due, one at a time, so that ingest and pages keep the machine.
 //!
-//! There is one in every process, and on PostgreSQL several look at the same jobs. A job is claimed before it is
-//! begun, under a lease:
+//! There is one in every process, and on PostgreSQL several look at the same jobs. A job is claimed before it
+//! is begun, under a lease:
 //!
 //! ```text
 //! t0  nodes A and B find a job due
@@ -11,8 +11,9 @@
 //! t4  the job is due again (if A died, when the lease is over): whoever claims it goes on from the position
 //! ```
 //!
-//! A claim has a number. If A was only slow, it learns at its next write that the job is not its own any more; so it
-//! does when somebody has cancelled the job. A job that takes long gives way to others from time to time.
+//! A claim has a number. If A was only slow, it learns at its next write that the job is not its own any
+//! more; so it does when somebody has cancelled the job. A job that takes long gives way to others from time
+//! to time.
 //!
 //! A job that cannot go on is tried again, until it has failed for a day without going on in between. One
 //! that panics, or whose nodes end without giving it back, has failed after a few times: it would take every
@@ -132,8 +133,8 @@ impl Runner {
         let _ = tokio::time::timeout(STOP_MAX, give_back).await;
     }
 
-    /// Gives the next job that is due its turn. Whether there was one. Kinds take turns, and so do the jobs of one:
-    /// a night of verifications keeps nobody's export waiting. `last` is what had its turn before.
+    /// Gives the next job that is due its turn. Whether there was one. Kinds take turns, and so do the jobs
+    /// of one: a night of verifications keeps nobody's export waiting. `last` is what had its turn before.
     pub async fn turn(&self, stop: &Stop, last: &mut Option<Turns>) -> Result<bool, StoreError> {
         let last = last.get_or_insert_default();
         self.hold_parked(&mut last.parked).await?;

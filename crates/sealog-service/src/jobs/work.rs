@@ -14,9 +14,9 @@ pub trait Work: Send + Sync {
         false
     }
 
-    /// Does the next piece of a job: about a second of work at most, and away from the event loop. `position` is what
-    /// the piece before it returned, empty at the beginning. It may be dropped wherever it waits, and may be done
-    /// twice: a position that could not be kept is done again by whoever has the job then.
+    /// Does the next piece of a job: about a second of work at most, and away from the event loop. `position`
+    /// is what the piece before it returned, empty at the beginning. It may be dropped wherever it waits, and
+    /// may be done twice: a position that could not be kept is done again by whoever has the job then.
     fn step<'a>(&'a self, job: &'a Job, position: &'a [u8]) -> BoxFuture<'a, Result<Step, StoreError>>;
 }
 

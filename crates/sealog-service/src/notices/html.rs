@@ -1,6 +1,6 @@
-//! The HTML of a mail, made from its text, so that the two say the same. A blank line ends a paragraph; lines that begin
-//! with four spaces are a table of a name and a value each; a paragraph that is an address, or a name and an address, is
-//! the mail's one link. Nothing is loaded from anywhere.
+//! The HTML of a mail, made from its text, so that the two say the same. A blank line ends a paragraph; lines
+//! that begin with four spaces are a table of a name and a value each; a paragraph that is an address, or a
+//! name and an address, is the mail's one link. Nothing is loaded from anywhere.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Notices become text when they are sent: the outbox has the name of a template and its parameters. What is due by the
-//! calendar is looked for by [`Reminders`].
+//! Notices become text when they are sent: the outbox has the name of a template and its parameters. What is
+//! due by the calendar is looked for by [`Reminders`].
 
 mod case_texts;
 mod html;
@@ -37,8 +37,8 @@ pub(crate) enum NoText {
     Damaged(String),
 }
 
-/// Whether the mail has a link with a secret, which is made for each attempt to send it: to what somebody was invited to
-/// or asked for, or to where an optional notice is turned off.
+/// Whether the mail has a link with a secret, which is made for each attempt to send it: to what somebody was
+/// invited to or asked for, or to where an optional notice is turned off.
 pub(crate) fn has_secret(notice: &Notice) -> bool {
     matches!(notice.template.as_str(), people::RESET | people::INVITATION) || is_optional(notice)
 }
@@ -59,8 +59,8 @@ pub(crate) fn render(notice: &Notice, app_url: &str, secret: Option<&Token>) -> 
     Ok(text)
 }
 
-/// What a notice is about, in a line, for lists on pages. Nothing for one whose mail has a secret of its own, or whose
-/// text is gone.
+/// What a notice is about, in a line, for lists on pages. Nothing for one whose mail has a secret of its own,
+/// or whose text is gone.
 pub fn subject(notice: &KeptNotice) -> Option<String> {
     let text = text_of(&notice.template, notice.parameters.as_deref()?, "", None).ok()?;
     Some(text.subject)

@@ -1,7 +1,8 @@
 //! Looks for what people have to be told because time has passed: keys, trials and auditors' access that end.
 //!
-//! Any number of nodes may look at once: each notice has a key that the outbox takes once, so nobody is told twice. What a
-//! crash has forgotten is found again, since everything is looked for from [`LATE_MS`] before now on.
+//! Any number of nodes may look at once: each notice has a key that the outbox takes once, so nobody is told
+//! twice. What a crash has forgotten is found again, since everything is looked for from [`LATE_MS`] before
+//! now on.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,7 +25,8 @@ use sealog_control::Control;
 
 /// For how long after it has happened something is still told.
 const LATE_MS: u64 = 7 * DAY_MS;
-/// Rows of one question, and questions of each kind in one pass. A pass goes on where the one before it stopped.
+/// Rows of one question, and questions of each kind in one pass. A pass goes on where the one before it
+/// stopped.
 const PAGE: usize = 100;
 const PAGES_MAX: usize = 10;
 /// What is known to have been told, so that it costs no look into the outbox.
@@ -182,8 +184,8 @@ fn until(now_ms: u64, days: &[u64]) -> u64 {
     now_ms.saturating_add(days.iter().max().unwrap_or(&0) * DAY_MS)
 }
 
-/// Which reminder is due of something that began and ends: the fewest days that what is left fits into; 0 once it has
-/// ended. One that would have been due before the beginning is none.
+/// Which reminder is due of something that began and ends: the fewest days that what is left fits into; 0
+/// once it has ended. One that would have been due before the beginning is none.
 fn due(days: &[u64], began_ms: u64, end_ms: u64, now_ms: u64) -> Option<u64> {
     let Some(left_ms) = end_ms.checked_sub(now_ms).filter(|left_ms| *left_ms > 0) else { return Some(0) };
     let fits = days.iter().copied().filter(|days| left_ms <= days * DAY_MS).min()?;

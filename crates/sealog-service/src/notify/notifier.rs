@@ -51,7 +51,8 @@ impl Notifier {
         Ok(optional.map(|kind| (kind, !muted.iter().any(|name| name == kind.name))).collect())
     }
 
-    /// Of the optional notices that the member may get, these are wanted, by their names. The organisation's system chain says which are not.
+    /// Of the optional notices that the member may get, these are wanted, by their names. The organisation's
+    /// system chain says which are not.
     pub async fn choose(&self, membership: &Membership, wanted: &[&str]) -> Result<(), StoreError> {
         let Membership { tenant_id, person_id, .. } = *membership;
         let choices = self.choices(membership).await?;
@@ -61,8 +62,9 @@ impl Notifier {
         self.control.set_muted_notices(tenant_id, person_id, muted, vec![record]).await
     }
 
-    /// Tells the members who have one of these roles. `key` says what it is about, and makes it one; `parameters` is an
-    /// object, to which the organisation's name and time zone are added. How many were not told before.
+    /// Tells the members who have one of these roles. `key` says what it is about, and makes it one;
+    /// `parameters` is an object, to which the organisation's name and time zone are added. How many were not
+    /// told before.
     pub async fn tell_roles(
         &self,
         kind: &'static Kind,
@@ -77,7 +79,8 @@ impl Notifier {
         self.tell(kind, tenant_id, &people, key, parameters).await
     }
 
-    /// Tells owners and admins, and the tenant's contact, if that is nobody of them. Where there is nobody, the log says so.
+    /// Tells owners and admins, and the tenant's contact, if that is nobody of them. Where there is nobody,
+    /// the log says so.
     pub async fn tell_managers(
         &self,
         kind: &'static Kind,

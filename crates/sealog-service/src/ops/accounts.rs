@@ -69,7 +69,8 @@ impl OpsAccounts {
         OpsAccounts { control, world, refused: Arc::default(), counts: Arc::default() }
     }
 
-    /// Sets the password by a link that the host has made. The session that it begins asks for the authenticator, and opens nothing else.
+    /// Sets the password by a link that the host has made. The session that it begins asks for the
+    /// authenticator, and opens nothing else.
     pub async fn enrol(
         &self,
         link: &Token,
@@ -108,8 +109,8 @@ impl OpsAccounts {
         self.throttle().admit(&limits, self.world.now_ms()).await?;
         let user = self.control.ops_user_by_email(email.to_owned()).await?;
         let hash = user.as_ref().and_then(|user| user.password_hash.clone());
-        // Whatever is known of the account, before anything is said of it.
-        // The console has a listener of its own, and operators do not wait behind those who sign in to the dashboard.
+        // Whatever is known of the account, before anything is said of it. The console has a listener of its
+        // own, and operators do not wait behind those who sign in to the dashboard.
         let checked = password::verify(hash.clone(), password, Asks::Known).await;
         let is_right = checked.map_err(SignInError::unchecked)?;
         let (Some(user), Some(hash)) = (user, hash.filter(|_| is_right)) else {
@@ -130,8 +131,8 @@ impl OpsAccounts {
         Some(offer(&who.user.email, secret))
     }
 
-    /// The code beside the password, which also confirms an authenticator that is new. With the session that takes the place
-    /// of the one that asked for it.
+    /// The code beside the password, which also confirms an authenticator that is new. With the session that
+    /// takes the place of the one that asked for it.
     pub async fn check_code(
         &self,
         asked: &SignedInOperator,

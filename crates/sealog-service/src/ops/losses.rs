@@ -27,8 +27,8 @@ pub struct LostChain {
 }
 
 impl Desk {
-    /// The first ones, and how many there are in all. Chains of tenants and projects that control data does not know are counted and
-    /// not shown: there is nobody to tell.
+    /// The first ones, and how many there are in all. Chains of tenants and projects that control data does
+    /// not know are counted and not shown: there is nobody to tell.
     pub async fn losses(&self) -> Result<(Vec<LostChain>, usize), AdminError> {
         let losses = self.store.losses().await?;
         let mut known = Vec::new();
@@ -64,8 +64,9 @@ impl Desk {
 
     /// Lets a chain go on without what it has lost. What was sealed into it says what that is.
     ///
-    /// The order is in the tenant's system chain before anything is done, so that nobody accepts a loss without a name, in the console
-    /// or on the host. The acceptance itself, with its reason, is an event of the chain.
+    /// The order is in the tenant's system chain before anything is done, so that nobody accepts a loss
+    /// without a name, in the console or on the host. The acceptance itself, with its reason, is an event of
+    /// the chain.
     pub async fn accept_loss(
         &self,
         who: Actor,

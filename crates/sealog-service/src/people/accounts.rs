@@ -1,4 +1,5 @@
-//! What everything that people do stands on: control data, a clock, where links lead, and how long sessions last.
+//! What everything that people do stands on: control data, a clock, where links lead, and how long sessions
+//! last.
 
 use sealog_control::Control;
 use std::net::IpAddr;

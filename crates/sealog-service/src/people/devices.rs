@@ -1,5 +1,5 @@
-//! Browsers that a person has signed in with. Each keeps a random cookie; a sign-in without it, or with one that is not
-//! the person's, is from a new browser, and the person is told.
+//! Browsers that a person has signed in with. Each keeps a random cookie; a sign-in without it, or with one
+//! that is not the person's, is from a new browser, and the person is told.
 
 use sealog_control::{Device, DeviceSeen, NewNotice, Person, PersonId};
 use sealog_core::id::{Hash, Uuid};
@@ -38,8 +38,8 @@ impl Accounts {
         Ok(if is_known { Asks::Known } else { Asks::Stranger })
     }
 
-    /// Notes that somebody has signed in whole. `has` is what the browser has kept; what it is to keep is returned. There
-    /// is no notice of the very first browser: there is nothing to tell it from.
+    /// Notes that somebody has signed in whole. `has` is what the browser has kept; what it is to keep is
+    /// returned. There is no notice of the very first browser: there is nothing to tell it from.
     pub async fn note_device(
         &self,
         person: &Person,

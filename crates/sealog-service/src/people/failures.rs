@@ -1,6 +1,6 @@
-//! Failed sign-ins. Those of people who have an account go into the system chains of their organisations, at most
-//! once a minute for each account, with how many there were. Those of accounts that do not exist have no chain to
-//! go into: they are counted, and logged.
+//! Failed sign-ins. Those of people who have an account go into the system chains of their organisations, at
+//! most once a minute for each account, with how many there were. Those of accounts that do not exist have no
+//! chain to go into: they are counted, and logged.
 
 use sealog_control::Control;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Links by which people get an account, a membership or a new password.
 //!
-//! The secret stands behind the `#` of a link: a browser sends it to no server and into no `Referer`, so it is
-//! in no log. The page submits it in a form.
+//! The secret stands behind the `#` of a link: a browser sends it to no server and into no `Referer`, so it
+//! is in no log. The page submits it in a form.
 
 use sealog_control::Control;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ pub const RESET_MS: u64 = HOUR_MS;
 pub const INVITATION_MS: u64 = 7 * 24 * HOUR_MS;
 /// Invitations of one organisation that are open at a time; the page of members shows them all.
 pub const INVITATIONS_MAX: u64 = 100;
-/// Mails in an hour: nobody's address is flooded, by one organisation or by several, and no organisation sends to
-/// the whole world.
+/// Mails in an hour: nobody's address is flooded, by one organisation or by several, and no organisation
+/// sends to the whole world.
 const INVITATIONS_PER_ADDRESS: u64 = 5;
 const INVITATIONS_PER_TENANT: u64 = 50;
 const RESETS_PER_ADDRESS: u64 = 5;
@@ -200,8 +200,8 @@ impl Accounts {
         link.map(|link| link.purpose).filter(is_kind).ok_or(LinkError::Gone)
     }
 
-    /// Mails an invitation, on behalf of a member who may give these roles. An earlier one to the same address is
-    /// withdrawn, if it is for one of them.
+    /// Mails an invitation, on behalf of a member who may give these roles. An earlier one to the same
+    /// address is withdrawn, if it is for one of them.
     pub async fn invite(
         &self,
         by: PersonId,
@@ -366,9 +366,10 @@ pub struct HostLink {
     pub is_claim: bool,
 }
 
-/// A link to a new password for whoever has this address, for a command on the host where there is no mail; or, for an
-/// owner whom nobody has claimed yet, another link to claim the account. Nothing when there is no such person.
-/// Whoever has the link has the account, so the system chains of all of the person's organisations tell of it.
+/// A link to a new password for whoever has this address, for a command on the host where there is no mail;
+/// or, for an owner whom nobody has claimed yet, another link to claim the account. Nothing when there is no
+/// such person. Whoever has the link has the account, so the system chains of all of the person's
+/// organisations tell of it.
 pub async fn make_reset_link(
     control: &Control,
     world: &Arc<dyn World>,

@@ -1,7 +1,7 @@
 //! People: how they sign in, stay signed in, and come to have an account. No HTTP.
 //!
-//! Every secret that a person or a browser holds (session token, link, recovery code) has at least 80 bits from
-//! the kernel, and only its SHA-256 is kept. Passwords are argon2id ([`crate::password`]).
+//! Every secret that a person or a browser holds (session token, link, recovery code) has at least 80 bits
+//! from the kernel, and only its SHA-256 is kept. Passwords are argon2id ([`crate::password`]).
 
 mod accounts;
 mod counts;

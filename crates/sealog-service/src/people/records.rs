@@ -1,5 +1,5 @@
-//! What people do here goes into the system chains of the organisations that they are members of, by their ids:
-//! an address never does.
+//! What people do here goes into the system chains of the organisations that they are members of, by their
+//! ids: an address never does.
 
 use sealog_control::Control;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use super::session::room_of;
 use crate::system_chain::actions::{self, SystemAction};
 use crate::system_chain::{Actor, Recorder};
 
-/// Something that concerns a person everywhere: a record for each organisation that the person is a member of.
+/// Something that concerns a person everywhere: a record for each organisation that the person is a member
+/// of.
 pub(super) async fn about_member(
     control: &Control,
     recorder: &Recorder,

@@ -1,7 +1,7 @@
 //! Subjects that have made too many attempts, known in memory: refusing them again costs no write.
 //!
-//! Attempts are counted in the store, where each is a change that waits for the disk. A crowd that goes on after it
-//! was refused would keep that busy, and everybody else waiting.
+//! Attempts are counted in the store, where each is a change that waits for the disk. A crowd that goes on
+//! after it was refused would keep that busy, and everybody else waiting.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -11,7 +11,8 @@ use sealog_core::id::Hash;
 
 /// Most subjects that are known. What does not fit is counted in the store again.
 const SUBJECTS_MAX: usize = 4096;
-/// The store is asked again after so long: another node may have forgotten the attempts, as after a new password.
+/// The store is asked again after so long: another node may have forgotten the attempts, as after a new
+/// password.
 const KEPT_MS: u64 = 60 * 1000;
 
 /// When each is let through to the store again; and what is counted while the store has no room for it.
@@ -39,8 +40,8 @@ impl Refused {
         self.1.lock().expect("nothing panics").remove(&subject);
     }
 
-    /// Counts an attempt of each of these here. When there are too many subjects, those whose window ends first
-    /// are forgotten: rather that than nobody gets in.
+    /// Counts an attempt of each of these here. When there are too many subjects, those whose window ends
+    /// first are forgotten: rather that than nobody gets in.
     pub(super) fn count(&self, subjects: &[Hash], now_ms: u64, window_ms: u64) -> Vec<Counted> {
         let mut known = self.1.lock().expect("nothing panics");
         known.retain(|_, counted| now_ms < counted.ends_at_ms);

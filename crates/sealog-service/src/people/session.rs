@@ -22,8 +22,8 @@ pub struct SignedInPerson {
     pub person: Person,
     /// Those that have not ended.
     pub memberships: Vec<Membership>,
-    /// One of the organisations needs an authenticator, and the person has none: nothing else is to be done before there
-    /// is one.
+    /// One of the organisations needs an authenticator, and the person has none: nothing else is to be done
+    /// before there is one.
     pub must_enrol: Option<TenantId>,
 }
 
@@ -46,7 +46,8 @@ impl Accounts {
         let Some(person) = self.control.person(session.person_id).await? else { return Ok(None) };
         let mut memberships = self.control.memberships(person.id).await?;
         memberships.retain(|membership| !membership.has_ended(now_ms));
-        // Somebody may have become an auditor, or an organisation have settled on something else, since it began.
+        // Somebody may have become an auditor, or an organisation have settled on something else, since it
+        // began.
         let demands = self.demands(person.id, &memberships).await?;
         let (idle_ms, lasts_ms) = self.lengths_ms(&memberships, &demands);
         let is_over = now_ms.saturating_sub(session.created_at_ms) >= lasts_ms

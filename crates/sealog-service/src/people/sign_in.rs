@@ -2,9 +2,9 @@
 //!
 //! Whoever tries learns nothing but whether it was right: an address that nobody has costs the same work and
 //! gets the same answer. Attempts are counted in the store before they are made, so that all nodes count
-//! together: for the account that was named, whether it exists or not, at the address that they come from; for
-//! that address; and for the account by all strangers of a day. A browser that has signed in to the account
-//! before, and whoever is signed in, are counted apart: no stranger keeps them out.
+//! together: for the account that was named, whether it exists or not, at the address that they come from;
+//! for that address; and for the account by all strangers of a day. A browser that has signed in to the
+//! account before, and whoever is signed in, are counted apart: no stranger keeps them out.
 
 use std::sync::atomic::Ordering;
 
@@ -48,8 +48,8 @@ impl std::fmt::Display for PasswordError {
     }
 }
 
-/// By its length, and by whether it is one that is tried first: rules about kinds of characters make passwords
-/// worse. `email` is the account's, as far as it is known.
+/// By its length, and by whether it is one that is tried first: rules about kinds of characters make
+/// passwords worse. `email` is the account's, as far as it is known.
 pub(crate) fn check_chosen(password: &Secret, email: &str) -> Result<(), PasswordError> {
     match password.0.chars().count() {
         length if length < LENGTH_MIN => Err(PasswordError::TooShort),
@@ -60,7 +60,8 @@ pub(crate) fn check_chosen(password: &Secret, email: &str) -> Result<(), Passwor
 }
 
 impl Accounts {
-    /// `replaces` is the session that the browser had before, and `device` what it has kept of earlier sign-ins.
+    /// `replaces` is the session that the browser had before, and `device` what it has kept of earlier
+    /// sign-ins.
     pub async fn sign_in(
         &self,
         email: &str,

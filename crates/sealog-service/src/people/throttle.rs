@@ -1,4 +1,5 @@
-//! How often somebody may try, whoever it is that signs in: counted in the store, so that all nodes count together.
+//! How often somebody may try, whoever it is that signs in: counted in the store, so that all nodes count
+//! together.
 
 use sealog_control::Control;
 use std::net::IpAddr;

@@ -1,4 +1,5 @@
-//! Codes of an authenticator: RFC 6238 with what every authenticator app understands (SHA-1, 30 s, six digits).
+//! Codes of an authenticator: RFC 6238 with what every authenticator app understands (SHA-1, 30 s, six
+//! digits).
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;

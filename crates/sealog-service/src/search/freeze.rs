@@ -5,7 +5,8 @@ use sealog_core::time::iso_ms;
 use super::parse::{ParseError, Query};
 use super::term::Condition;
 
-/// The same search in which `last:24h` has become the time that it stands for now. It may be too long then, which is said like any other mistake.
+/// The same search in which `last:24h` has become the time that it stands for now. It may be too long then,
+/// which is said like any other mistake.
 pub fn freeze(text: &str, now_ms: u64) -> Result<String, ParseError> {
     let mut frozen = text.trim().to_owned();
     // From the end, so that places before stay where they are.

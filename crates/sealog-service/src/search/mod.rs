@@ -1,4 +1,5 @@
-//! Searching a chain: what a person types becomes terms ([`parse`]), a plan of what indexes answer and what is left to look at ([`plan`]), and a run within a budget ([`run`]).
+//! Searching a chain: what a person types becomes terms ([`parse`]), a plan of what indexes answer and what
+//! is left to look at ([`plan`]), and a run within a budget ([`run`]).
 //!
 //! Nothing here is part of the API: its filters are those of the specification.
 

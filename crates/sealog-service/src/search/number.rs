@@ -1,4 +1,5 @@
-//! Numbers as JSON writes them, compared exactly: whoever searches for amounts above a limit must not lose one to the precision of a float.
+//! Numbers as JSON writes them, compared exactly: whoever searches for amounts above a limit must not lose
+//! one to the precision of a float.
 
 use std::cmp::Ordering;
 
@@ -48,7 +49,8 @@ impl Number {
     }
 }
 
-/// An exponent. Beyond 18 digits it stops at the end of the range, where all numbers of one sign are out of any use.
+/// An exponent. Beyond 18 digits it stops at the end of the range, where all numbers of one sign are out of
+/// any use.
 fn whole(text: &str) -> Option<i128> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),

@@ -1,11 +1,13 @@
-//! From what was typed to terms. Pure: the same text always gives the same terms, or says where it is wrong and what would be right.
+//! From what was typed to terms. Pure: the same text always gives the same terms, or says where it is wrong
+//! and what would be right.
 //!
 //! ```text
 //! query  = term { space term }
 //! term   = [ "-" ] field ":" value | [ "-" ] '"' text '"'
 //! value  = '"' text '"' | anything without spaces
 //! ```
-//! Inside quotes `\"` and `\\` stand for a quote and a backslash, and nothing else is special: no `*`, no `>`.
+//! Inside quotes `\"` and `\\` stand for a quote and a backslash, and nothing else is special: no `*`, no
+//! `>`.
 
 use std::ops::Range;
 

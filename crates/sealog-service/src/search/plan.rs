@@ -1,7 +1,8 @@
 //! What a search asks of indexes, and what is left to hold against each event that they lead to.
 //!
-//! The whole search is held against every event, whatever the indexes say: they only spare looks. Terms of one field are alternatives, different fields must all match; comparisons of one
-//! field narrow together (`meta.amount:>10 meta.amount:<20` is a range). Texts in quotes must all be there.
+//! The whole search is held against every event, whatever the indexes say: they only spare looks. Terms of
+//! one field are alternatives, different fields must all match; comparisons of one field narrow together
+//! (`meta.amount:>10 meta.amount:<20` is a range). Texts in quotes must all be there.
 
 use std::collections::HashSet;
 
@@ -167,7 +168,8 @@ impl Plan {
         self.seqs
     }
 
-    /// Filters that indexes answer and that have every event between them that matches. Nothing where all events have to be looked at.
+    /// Filters that indexes answer and that have every event between them that matches. Nothing where all
+    /// events have to be looked at.
     pub fn indexed(&self) -> Option<Vec<Filter>> {
         let is_indexed = |filter: &Filter| {
             filter.action.is_some()
@@ -203,7 +205,8 @@ impl Plan {
         ranges.reduce(|left, right| (left.0.min(right.0), left.1.max(right.1))).unwrap_or((0, u64::MAX))
     }
 
-    /// Filters for indexes: every combination of alternatives of those fields that have an index, as far as there are few. And whether nothing is left to look at.
+    /// Filters for indexes: every combination of alternatives of those fields that have an index, as far as
+    /// there are few. And whether nothing is left to look at.
     fn branches(&self) -> (Vec<Filter>, bool) {
         let mut indexed: Vec<Vec<Exact>> = self.groups.iter().filter_map(Group::exact).collect();
         let all = indexed.len() == self.groups.len() && self.excluded.is_empty();

@@ -1,4 +1,5 @@
-//! A search on a store, within a budget. What it has found is true, and it says how far it has looked: it never claims to be complete when it is not.
+//! A search on a store, within a budget. What it has found is true, and it says how far it has looked: it
+//! never claims to be complete when it is not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,9 +52,12 @@ impl Budget {
 pub struct Found {
     /// Newest first.
     pub events: Vec<StoredEvent>,
-    /// There may be more below this `chain_seq`, and everything from it up was looked at; nothing when the whole chain was.
+    /// There may be more below this `chain_seq`, and everything from it up was looked at; nothing when the
+    /// whole chain was.
     pub resume: Option<u64>,
-    /// The budget ended the run before the page was full: how far it has looked, as the number and the time of the last event that was looked at. Of one that lies outside of the time that was asked for, or that whoever asks may see, the time is not told.
+    /// The budget ended the run before the page was full: how far it has looked, as the number and the time
+    /// of the last event that was looked at. Of one that lies outside of the time that was asked for, or that
+    /// whoever asks may see, the time is not told.
     pub looked_to: Option<(u64, Option<u64>)>,
     /// Events that were held against the search.
     pub looked: usize,

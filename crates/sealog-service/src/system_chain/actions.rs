@@ -1,5 +1,5 @@
-//! The vocabulary of system chains: every action that Sealog itself seals. No key can send one, since the catalog
-//! keeps the prefix `sealog.` for them.
+//! The vocabulary of system chains: every action that Sealog itself seals. No key can send one, since the
+//! catalog keeps the prefix `sealog.` for them.
 
 /// An action of the vocabulary. Category and severity are words of the catalog.
 #[derive(Debug, PartialEq, Eq)]

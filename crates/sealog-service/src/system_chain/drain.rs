@@ -1,7 +1,7 @@
 //! The drain: appends the records of changes to their tenants' system chains, in the order of the changes.
 //!
-//! There is one in every process, and on PostgreSQL several processes drain the same records. No node is in charge,
-//! because none has to be:
+//! There is one in every process, and on PostgreSQL several processes drain the same records. No node is in
+//! charge, because none has to be:
 //!
 //! ```text
 //! t0  nodes A and B read the oldest record of a tenant, r1; r2 waits behind it
@@ -11,16 +11,16 @@
 //! t4  A and B read the oldest record again. Only now can it be r2
 //! ```
 //!
-//! A record is removed only by somebody who knows that the chain has it, and a node appends nothing but the oldest
-//! record that it has just read. So when r2 is appended, r1 is in the chain, whoever appended it: the order holds with
-//! any number of nodes, and a crash at any moment leaves at worst a record that is appended again and answered from
-//! the first time.
+//! A record is removed only by somebody who knows that the chain has it, and a node appends nothing but the
+//! oldest record that it has just read. So when r2 is appended, r1 is in the chain, whoever appended it: the
+//! order holds with any number of nodes, and a crash at any moment leaves at worst a record that is appended
+//! again and answered from the first time.
 //!
-//! Idempotency keys are kept for 24 hours. A record that is older than half of that may have been appended before
-//! a crash whose key has gone since: the chain is asked for it first. Its event has the record's id, and it is among
-//! the last of its action and resource, since nothing of the tenant was drained after it. (A node that stops between
-//! that look and its append for more than a day, and whose connection to the database survives it, would seal the record
-//! twice.)
+//! Idempotency keys are kept for 24 hours. A record that is older than half of that may have been appended
+//! before a crash whose key has gone since: the chain is asked for it first. Its event has the record's id,
+//! and it is among the last of its action and resource, since nothing of the tenant was drained after it. (A
+//! node that stops between that look and its append for more than a day, and whose connection to the database
+//! survives it, would seal the record twice.)
 
 use sealog_control::Control;
 use std::collections::HashMap;
@@ -55,7 +55,8 @@ const VISIT_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long a tenant waits after a failure. Doubled by each one that follows, up to the longest wait.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LONGEST: Duration = Duration::from_secs(60);
-/// A record that is younger cannot have been appended under a key that is no longer kept, even where clocks differ.
+/// A record that is younger cannot have been appended under a key that is no longer kept, even where clocks
+/// differ.
 const KEY_IS_KEPT_MS: u64 = IDEMPOTENCY_RETENTION_MS / 2;
 /// Events of a record's action and resource that are compared with it.
 const LOOK_BACK_MAX: usize = 1000;

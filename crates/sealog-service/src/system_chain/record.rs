@@ -76,8 +76,9 @@ impl Recorder {
         Uuid::from_random(std::array::from_fn(|at| random[at]))
     }
 
-    /// `resource` names the thing (`key/<id>`); `metadata` is an object that says what it is now, or what changed. Neither
-    /// has secrets, addresses, or anything about those whom the tenant's own events are about.
+    /// `resource` names the thing (`key/<id>`); `metadata` is an object that says what it is now, or what
+    /// changed. Neither has secrets, addresses, or anything about those whom the tenant's own events are
+    /// about.
     pub fn record(&self, action: &SystemAction, resource: &str, mut metadata: Value) -> NewRecord {
         let id = self.random_id();
         // Found by the drain where the idempotency key is no longer kept.

@@ -1,5 +1,6 @@
-//! Sealing at once: what has to be in the system chain before something else happens, as an auditor's view or a
-//! download. The record is kept like any other; then the tenant's records are drained by whoever waits, up to it.
+//! Sealing at once: what has to be in the system chain before something else happens, as an auditor's view or
+//! a download. The record is kept like any other; then the tenant's records are drained by whoever waits, up
+//! to it.
 
 use std::time::Duration;
 
@@ -9,12 +10,13 @@ use sealog_store::StoreError;
 
 use super::drain::Drain;
 
-/// How long somebody waits for it. A backlog that takes longer is for the drain; nothing is shown until it is gone.
+/// How long somebody waits for it. A backlog that takes longer is for the drain; nothing is shown until it is
+/// gone.
 pub const SEAL_MAX: Duration = Duration::from_secs(5);
 
 impl Drain {
-    /// Keeps a record and seals it. After an error it may be sealed later, or have been: what it tells of was asked for,
-    /// and is to be refused.
+    /// Keeps a record and seals it. After an error it may be sealed later, or have been: what it tells of was
+    /// asked for, and is to be refused.
     pub async fn record_and_seal(&self, tenant_id: TenantId, record: NewRecord) -> Result<(), StoreError> {
         let id = record.id;
         self.control.add_records(vec![(tenant_id, record)], Room::Ordinary).await?;

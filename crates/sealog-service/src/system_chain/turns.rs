@@ -9,8 +9,8 @@ use tokio::sync::OwnedMutexGuard;
 /// Tenants after which those that nobody drains are forgotten.
 const TURNS_KEPT: usize = 1000;
 
-/// Whose turn it is to drain a tenant, in this process. Two that drain it at once would find each other's record in
-/// flight; the second waits, and mostly finds its own sealed with the first one's.
+/// Whose turn it is to drain a tenant, in this process. Two that drain it at once would find each other's
+/// record in flight; the second waits, and mostly finds its own sealed with the first one's.
 #[derive(Debug, Default)]
 pub struct Turns(Mutex<HashMap<TenantId, Arc<tokio::sync::Mutex<()>>>>);
 

@@ -93,7 +93,8 @@ impl Neighbour {
 pub(super) async fn look(store: &dyn Store, chain: ChainId, broken: Broken) -> Result<Found, StoreError> {
     let failing = at(store, chain, broken.at).await?;
     let before = last_below(store, chain, broken.at).await?;
-    // Before the first event of all there is nothing, before the first that is kept the last that was dropped.
+    // Before the first event of all there is nothing, before the first that is kept the last that was
+    // dropped.
     let previous = match before {
         Some(event) => event.hash,
         None => store.head(chain).await?.dropped.hash,
@@ -156,8 +157,8 @@ async fn last_below(store: &dyn Store, chain: ChainId, seq: u64) -> Result<Optio
 }
 
 impl Found {
-    /// The first `chain_seq` that is not as it was sealed. An event that is missing is found at the next one that
-    /// exists.
+    /// The first `chain_seq` that is not as it was sealed. An event that is missing is found at the next one
+    /// that exists.
     pub fn begins_at(&self) -> u64 {
         match &self.before {
             Some(before) if self.reason == Reason::Gap.as_str() => self.at.min(before.chain_seq + 1),
@@ -166,13 +167,14 @@ impl Found {
         }
     }
 
-    /// Without the events that somebody may not see, and their hashes. A break that shows behind the last event
-    /// that is seen is named by the place behind it.
+    /// Without the events that somebody may not see, and their hashes. A break that shows behind the last
+    /// event that is seen is named by the place behind it.
     pub fn within(mut self, seen: &Seen) -> Found {
         let is_seen = |event: &Neighbour| seen.shows(event);
         let is_linked = [Reason::Gap, Reason::Link].iter().any(|reason| reason.as_str() == self.reason);
         if is_linked && !self.before.is_some_and(|before| seen.has(before.chain_seq)) {
-            // Where there is none, that of the last event that was dropped; only the beginning of a chain is nobody's.
+            // Where there is none, that of the last event that was dropped; only the beginning of a chain is
+            // nobody's.
             self.expected = self.expected.filter(|hash| *hash == Hash::ZERO);
         }
         if !seen.has(self.at) {

@@ -18,8 +18,8 @@ use sealog_control::Control;
 pub(crate) const FAILED: &str = "verification_failed";
 pub(crate) const REPORT: &str = "integrity_report";
 
-/// Puts the notice of a break into the outbox, whoever has started the verification; no setting turns it off. Once for
-/// a break, however often it is found.
+/// Puts the notice of a break into the outbox, whoever has started the verification; no setting turns it off.
+/// Once for a break, however often it is found.
 pub(super) async fn enqueue_failed(
     control: &Arc<Control>,
     world: &Arc<dyn World>,

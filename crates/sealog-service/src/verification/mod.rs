@@ -1,8 +1,8 @@
 //! Verifications: a chain, or a part of it, is checked in the background, and what was found stays.
 //!
-//! [`Verifications`] starts those of people, cancels and shows them; the [`Scheduler`] starts those of a night;
-//! [`Verifier`] is the work that the runner of jobs does, and [`DerivedCheck`] that of the store as a whole;
-//! [`Run`] is a job as people see it; [`report`] says it in a form that can be kept.
+//! [`Verifications`] starts those of people, cancels and shows them; the [`Scheduler`] starts those of a
+//! night; [`Verifier`] is the work that the runner of jobs does, and [`DerivedCheck`] that of the store as a
+//! whole; [`Run`] is a job as people see it; [`report`] says it in a form that can be kept.
 
 mod baseline;
 pub(crate) mod baseline_job;

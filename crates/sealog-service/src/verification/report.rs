@@ -1,5 +1,5 @@
-//! What a verification has found, to be kept: JSON for programs, text for people. Nothing in it is signed; whoever
-//! wants to be sure checks the events themselves, which both say how to do.
+//! What a verification has found, to be kept: JSON for programs, text for people. Nothing in it is signed;
+//! whoever wants to be sure checks the events themselves, which both say how to do.
 
 use sealog_core::time::iso_ms;
 use serde_json::{Value, json};

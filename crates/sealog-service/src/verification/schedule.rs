@@ -1,8 +1,8 @@
 //! When chains are verified without anybody asking, and which part of a chain in which night.
 //!
-//! A night begins at a time of day (UTC) and has a number: that of the day on which it begins. Every chain that had its
-//! first event before gets one verification in it, whose id follows from chain and night: of any number of servers,
-//! one queues it.
+//! A night begins at a time of day (UTC) and has a number: that of the day on which it begins. Every chain
+//! that had its first event before gets one verification in it, whose id follows from chain and night: of any
+//! number of servers, one queues it.
 
 use sealog_core::id::{ChainId, Uuid};
 use sealog_core::query::SeqRange;
@@ -13,8 +13,8 @@ use super::run::{Run, RunEnd};
 
 /// Chains of so many events are verified whole, every night.
 pub const WHOLE_MAX: u64 = 1_000_000;
-/// Of a longer one a night takes this part of it, at least [`WHOLE_MAX`]: five nights and the rest of the last round
-/// are six, and a chain may grow meanwhile.
+/// Of a longer one a night takes this part of it, at least [`WHOLE_MAX`]: five nights and the rest of the
+/// last round are six, and a chain may grow meanwhile.
 const NIGHTS: u64 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,16 +79,16 @@ pub(super) fn job_id(chain: ChainId, night: u64) -> Uuid {
     Uuid::from_random(bytes)
 }
 
-/// What to verify of a chain that ends at `end`, after this verification. One that found a break, or could not be done,
-/// is done again: what is wrong stays in sight.
+/// What to verify of a chain that ends at `end`, after this verification. One that found a break, or could
+/// not be done, is done again: what is wrong stays in sight.
 pub(super) fn range(end: u64, before: Option<&Run>) -> SeqRange {
     if end <= WHOLE_MAX {
         return SeqRange { from: 1, to: end };
     }
     let from = match before {
         Some(run) if !matches!(run.end, Some(RunEnd::Valid)) && run.from <= end => run.from,
-        // A part that is shorter than it might be ended where the chain did. What has come since waits for the next round: whoever
-        // followed a chain that grows would never come back to its beginning.
+        // A part that is shorter than it might be ended where the chain did. What has come since waits for
+        // the next round: whoever followed a chain that grows would never come back to its beginning.
         Some(run) if run.to < end && run.to - run.from + 1 >= part(run.to) => run.to + 1,
         _ => 1,
     };

@@ -3,13 +3,15 @@
 //! ```text
 //! t0  a night begins: every live chain that had events before, system chains among them, is on the list; one
 //!     comparison of derived data is queued for the store
-//! t1  a few at a time are queued as jobs, each under an id that follows from chain and night: another server that
+//! t1  a few at a time are queued as jobs, each under an id that follows from chain and night: another server
+//!     that
 //!     does the same finds it taken
 //! t2  the runner does them, as it does those of people; a break is mailed by the verifier
 //! t3  what became of each is counted for /metrics, and next week's report reads it
 //! ```
 //!
-//! Nothing of this is kept but the jobs. After a restart the list is made again, and what was queued is found queued.
+//! Nothing of this is kept but the jobs. After a restart the list is made again, and what was queued is found
+//! queued.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -194,7 +196,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Queues the verification of a chain in this night, unless it has one, or one of a night before has not ended.
+    /// Queues the verification of a chain in this night, unless it has one, or one of a night before has not
+    /// ended.
     async fn look(
         &self,
         schedule: Schedule,
@@ -254,7 +257,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Whether the chain had its first event before. One whose first event cannot be read is due all the more.
+    /// Whether the chain had its first event before. One whose first event cannot be read is due all the
+    /// more.
     async fn is_older(&self, chain: ChainId, than_ms: u64) -> Result<bool, StoreError> {
         let first = found::at(&*self.store, chain, 1).await?;
         Ok(first.is_none_or(|first| first.timestamp_ms < than_ms))

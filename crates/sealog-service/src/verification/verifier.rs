@@ -15,8 +15,8 @@ use crate::jobs::{Step, Work};
 use crate::system_chain::{Actor, Recorder, actions};
 use sealog_control::Control;
 
-/// Events of a piece, which is a window as the API checks it: a few milliseconds, or a few seconds if each is as
-/// large as can be.
+/// Events of a piece, which is a window as the API checks it: a few milliseconds, or a few seconds if each is
+/// as large as can be.
 pub const PIECE_EVENTS: u64 = 1000;
 
 #[derive(Clone)]

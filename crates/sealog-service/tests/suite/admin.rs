@@ -1,5 +1,5 @@
-//! Administration as everybody who is not the operator's interface sees it: typed input, errors beside their fields, and
-//! the records that changes leave.
+//! Administration as everybody who is not the operator's interface sees it: typed input, errors beside their
+//! fields, and the records that changes leave.
 
 use std::sync::Arc;
 

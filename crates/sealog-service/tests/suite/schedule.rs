@@ -1,4 +1,5 @@
-//! Verifications that nobody starts: every night, once on all servers, and the mails about them; on both stores.
+//! Verifications that nobody starts: every night, once on all servers, and the mails about them; on both
+//! stores.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

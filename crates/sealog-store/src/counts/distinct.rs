@@ -1,6 +1,7 @@
 //! How many different values there were, about: a HyperLogLog of 4,096 registers.
 //!
-//! A value leaves no more behind than the place of its register and how rare its hash was, so a sketch names nobody, and two of them are one by taking the larger registers.
+//! A value leaves no more behind than the place of its register and how rare its hash was, so a sketch names
+//! nobody, and two of them are one by taking the larger registers.
 
 use siphasher::sip::SipHasher13;
 
@@ -36,7 +37,8 @@ pub(super) struct Register {
 
 impl Register {
     pub(super) fn of(value: &str) -> Register {
-        // The key is no secret. It must never change, since sketches of different days and stores are put together.
+        // The key is no secret. It must never change, since sketches of different days and stores are put
+        // together.
         let hash = SipHasher13::new_with_key(b"sealog distincts").hash(value.as_bytes());
         let [low, high, ..] = hash.to_le_bytes();
         let place = u16::from_le_bytes([low, high]) & 0x0fff;

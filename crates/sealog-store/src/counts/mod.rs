@@ -1,7 +1,9 @@
-//! How many events a chain has, by day and by what they say. Derived from the log, never the truth: whoever loses counts counts again.
+//! How many events a chain has, by day and by what they say. Derived from the log, never the truth: whoever
+//! loses counts counts again.
 //!
-//! Counting goes behind the events and never before them, so that no append waits for it. What one day of a chain keeps is bounded, whatever is sent: values past a limit are counted
-//! together, and of actors only a sketch is kept, from which nobody can be named.
+//! Counting goes behind the events and never before them, so that no append waits for it. What one day of a
+//! chain keeps is bounded, whatever is sent: values past a limit are counted together, and of actors only a
+//! sketch is kept, from which nobody can be named.
 
 mod day;
 mod distinct;
@@ -53,7 +55,8 @@ impl Days {
 pub struct Counts {
     /// Days without events are not there.
     pub days: BTreeMap<u32, DayCounts>,
-    /// Events of the chain that are durable and not counted yet: of an earlier version, or there was no time. Some of them may lie outside of the days.
+    /// Events of the chain that are durable and not counted yet: of an earlier version, or there was no time.
+    /// Some of them may lie outside of the days.
     pub uncounted: u64,
 }
 

@@ -1,4 +1,5 @@
-//! What counts keep of events that are sealed together, noted while their texts are at hand: nothing has to be read again to count them.
+//! What counts keep of events that are sealed together, noted while their texts are at hand: nothing has to
+//! be read again to count them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +10,8 @@ use super::day::{DayCounts, day_of};
 use super::distinct::Register;
 use super::event::plain;
 
-/// Kinds that an event is compared with. One that is found in none of them is noted as another kind, which costs room and changes no count.
+/// Kinds that an event is compared with. One that is found in none of them is noted as another kind, which
+/// costs room and changes no count.
 const COMPARED_MAX: usize = 32;
 
 /// Events that are the same to counts stand together, so that a batch of a hundred is a few additions.

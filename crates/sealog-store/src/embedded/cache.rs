@@ -69,7 +69,8 @@ impl<K: Clone + Eq + Hash, T> Cache<K, T> {
 }
 
 impl<K: Clone + Eq + Hash, T> Inner<K, T> {
-    /// Drops what has not been used since it was last looked at, as little as is needed: whoever comes pays for their own room only.
+    /// Drops what has not been used since it was last looked at, as little as is needed: whoever comes pays
+    /// for their own room only.
     fn make_room(&mut self, size_max: usize) {
         while self.size > size_max {
             let Some(key) = self.order.pop_front() else { return };

@@ -1,6 +1,8 @@
-//! What a log holds, as far as memory knows it: its segments, the index of its chains and keys, counters, and the end of what is durable. Readers, the writer and upkeep share it.
+//! What a log holds, as far as memory knows it: its segments, the index of its chains and keys, counters, and
+//! the end of what is durable. Readers, the writer and upkeep share it.
 //!
-//! Every lock in here but `rebuilding` and that of `counting` is held for a look or a change, and never during I/O. `write/threads.rs` has the order of locks.
+//! Every lock in here but `rebuilding` and that of `counting` is held for a look or a change, and never
+//! during I/O. `write/threads.rs` has the order of locks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -48,7 +50,8 @@ pub(crate) struct Contents {
     pub unreadable: Option<String>,
     /// Whether there may be chains of which nothing could be read.
     pub unreadable_chains: bool,
-    /// Held while an index is built again. For each segment that this was done for, the id of the index that it has now.
+    /// Held while an index is built again. For each segment that this was done for, the id of the index that
+    /// it has now.
     pub rebuilding: Mutex<BTreeMap<u64, u64>>,
     /// What retention has dropped, as it is on disk.
     pub dropped: Mutex<Dropped>,
@@ -168,7 +171,8 @@ impl Contents {
         (dropped.through, (dropped.through > 0).then(|| dropped.encode(self.world.now_ms())))
     }
 
-    /// Whether a file that can be made at any time may be written: what it would take of the reserve is for files that have to be.
+    /// Whether a file that can be made at any time may be written: what it would take of the reserve is for
+    /// files that have to be.
     pub(crate) fn check_room_for(&self, bytes: usize) -> io::Result<()> {
         let free = self.disk.free_bytes(&self.dir)?;
         if free < self.options.reserve_bytes.saturating_add(bytes as u64) { Err(no_room()) } else { Ok(()) }
@@ -243,7 +247,8 @@ impl Contents {
         }
     }
 
-    /// A read has failed. Nothing is concluded from it about what is on the disk: it is counted, and shown to whoever watches.
+    /// A read has failed. Nothing is concluded from it about what is on the disk: it is counted, and shown to
+    /// whoever watches.
     pub(crate) fn read_failed(&self, error: &io::Error) -> StoreError {
         let segment = error.get_ref().and_then(|cause| cause.downcast_ref::<Unreadable>());
         let is_active = segment.is_some_and(|segment| segment.number == self.durable().0.segment);

@@ -16,7 +16,8 @@ use crate::sync::lock;
 
 const LOCK: &str = "LOCK";
 
-/// The data directory of an open store, for whoever keeps other files in it. The directory stays locked for as long as this exists.
+/// The data directory of an open store, for whoever keeps other files in it. The directory stays locked for
+/// as long as this exists.
 #[derive(Clone, Debug)]
 pub struct Directory {
     disk: Arc<dyn Disk>,
@@ -57,8 +58,9 @@ impl Directory {
 
 /// The directory, held against other processes and against being swapped.
 ///
-/// The lock is on the directory itself, by device and inode: a file in it can be removed, and whoever makes a new one of that name locks another file. Versions that
-/// knew nothing of this lock the file `LOCK`, so that one is held too.
+/// The lock is on the directory itself, by device and inode: a file in it can be removed, and whoever makes a
+/// new one of that name locks another file. Versions that knew nothing of this lock the file `LOCK`, so that
+/// one is held too.
 #[derive(Debug)]
 pub(super) struct DataDir {
     path: PathBuf,
@@ -106,7 +108,8 @@ impl DataDir {
         Ok(())
     }
 
-    /// Looks whether what stands under the path is still what was opened. An error is final: what is written from then on can be found by nobody.
+    /// Looks whether what stands under the path is still what was opened. An error is final: what is written
+    /// from then on can be found by nobody.
     pub(super) fn check(&self) -> Result<(), String> {
         if mutants::on(Mutant::LockFileOnly) {
             return Ok(());
@@ -134,7 +137,8 @@ impl DataDir {
         self.keep_lock_file()
     }
 
-    /// If `LOCK` was removed, an older version could start. It gets the file back, unless another process has it by now.
+    /// If `LOCK` was removed, an older version could start. It gets the file back, unless another process has
+    /// it by now.
     fn keep_lock_file(&self) -> Result<(), String> {
         let path = self.path.join(LOCK);
         let mut held = lock(&self.lock_file);
@@ -161,7 +165,8 @@ impl DataDir {
 
 impl Drop for DataDir {
     fn drop(&mut self) {
-        // By name: a process that is just being started has a copy of every open file for a moment, and closing ours alone would leave the lock with it.
+        // By name: a process that is just being started has a copy of every open file for a moment, and
+        // closing ours alone would leave the lock with it.
         let _ = lock(&self.lock_file).unlock();
         let _ = self.dir.unlock();
     }
@@ -260,7 +265,8 @@ fn take_lock_file(dir: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Says which files and directories others than their owner can read or change, and how to end that. They were made by an earlier version, or by a copy.
+/// Says which files and directories others than their owner can read or change, and how to end that. They
+/// were made by an earlier version, or by a copy.
 pub(super) fn warn_about_wider_modes(dir: &Path) {
     let mut wider: Vec<(PathBuf, u32)> = Vec::new();
     let mut look = |path: PathBuf| {

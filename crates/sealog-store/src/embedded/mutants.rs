@@ -1,5 +1,6 @@
-//! Deliberate bugs, to prove that the tests of crashes and failing disks can fail. Each is a switch of one build (the feature `mutants`, which no build that is used has):
-//! `SEALOG_MUTANT` names the one that is on. In any other build [`on`] is the constant `false`, and nothing of this is left.
+//! Deliberate bugs, to prove that the tests of crashes and failing disks can fail. Each is a switch of one
+//! build (the feature `mutants`, which no build that is used has): `SEALOG_MUTANT` names the one that is on.
+//! In any other build [`on`] is the constant `false`, and nothing of this is left.
 
 /// What a store gets wrong.
 #[cfg_attr(
@@ -16,7 +17,8 @@ pub(super) enum Mutant {
     RetryFailedSync,
     /// A record is believed whatever its checksum says.
     FrameWithoutChecksum,
-    /// The idempotency record is not written with the events of its request. It is in memory, as if it were to be written somewhere else later.
+    /// The idempotency record is not written with the events of its request. It is in memory, as if it were
+    /// to be written somewhere else later.
     KeyOutsideFrame,
     /// The high-water mark's seqs are compared with the log, its hashes are not.
     MarkWithoutHash,

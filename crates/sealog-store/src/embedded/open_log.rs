@@ -32,7 +32,8 @@ pub(crate) struct Log {
     pub contents: Arc<Contents>,
     pub writer: Arc<Writer>,
     upkeep: Arc<Upkeep>,
-    /// Acceptances of a loss that are sealed, and that the high-water mark may not know yet. Held while one is made.
+    /// Acceptances of a loss that are sealed, and that the high-water mark may not know yet. Held while one
+    /// is made.
     acceptances: Mutex<HashMap<ChainId, Receipt>>,
 }
 
@@ -108,7 +109,8 @@ impl Handle {
 }
 
 impl Again {
-    /// Opens the log once more, by the same path as at every start. Whoever reads from what was opened first can go on: its files are not changed by this.
+    /// Opens the log once more, by the same path as at every start. Whoever reads from what was opened first
+    /// can go on: its files are not changed by this.
     fn open_when_there_is_room(
         &self,
         dir: &Path,
@@ -259,7 +261,8 @@ impl Drop for Handle {
     }
 }
 
-/// What is said of a clock that is behind the last events: their chains' time stands still until it has caught up.
+/// What is said of a clock that is behind the last events: their chains' time stands still until it has
+/// caught up.
 fn clock_behind(contents: &Contents) -> Option<Finding> {
     let ahead = contents.chains_ahead_of(contents.world.now_ms(), HEAD_AHEAD_MS);
     let (by_ms, furthest) = ahead.iter().copied().max()?;
@@ -286,8 +289,10 @@ impl Log {
 
     /// Lets a chain go on whose last events are lost.
     ///
-    /// t0: the acceptance is sealed and synced, the high-water mark still has the recorded head. A crash here: the next start finds an acceptance of exactly that head at the end of the chain.
-    /// t1: the high-water mark has the acceptance. t2: the chain takes events. Until t1 nothing can follow the acceptance, so it is always where a start looks for it.
+    /// t0: the acceptance is sealed and synced, the high-water mark still has the recorded head. A crash
+    /// here: the next start finds an acceptance of exactly that head at the end of the chain. t1: the
+    /// high-water mark has the acceptance. t2: the chain takes events. Until t1 nothing can follow the
+    /// acceptance, so it is always where a start looks for it.
     pub(crate) fn accept_loss(&self, chain: ChainId, reason: String) -> Result<Receipt, StoreError> {
         loss::check_reason(&reason)?;
         let mut acceptances = lock(&self.acceptances);

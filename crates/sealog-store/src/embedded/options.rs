@@ -16,13 +16,16 @@ pub struct Options {
     /// Size of a new log's first segment; each one after it is twice as large, up to the maximum.
     pub segment_bytes_first: u64,
     pub segment_bytes_max: u64,
-    /// Where there is not enough room for the next segment, it is made smaller, but not smaller than this: the largest request of a client has room in it.
+    /// Where there is not enough room for the next segment, it is made smaller, but not smaller than this:
+    /// the largest request of a client has room in it.
     pub segment_bytes_min: u64,
-    /// Room on the disk that no segment takes, so that keys can be revoked, and high-water marks and indexes written, when no event can be.
+    /// Room on the disk that no segment takes, so that keys can be revoked, and high-water marks and indexes
+    /// written, when no event can be.
     pub reserve_bytes: u64,
     /// Most bytes that are synced together.
     pub group_bytes_max: usize,
-    /// A request of this size is sealed outside of the critical section, while its chain is held and the others go on: two megabytes take milliseconds.
+    /// A request of this size is sealed outside of the critical section, while its chain is held and the
+    /// others go on: two megabytes take milliseconds.
     pub large_bytes: usize,
     /// Most bytes that may wait to be written, for each log.
     pub queue_bytes_max: usize,
@@ -30,9 +33,11 @@ pub struct Options {
     pub queue_deadline: Duration,
     /// Memory for index pieces that were read from disk, for each log.
     pub cache_bytes: usize,
-    /// Files that stay open for reading, for each log. A list looks into an index file of every segment, and to open each again would cost more than to read it.
+    /// Files that stay open for reading, for each log. A list looks into an index file of every segment, and
+    /// to open each again would cost more than to read it.
     pub open_files_max: usize,
-    /// How often the high-water mark is written while events arrive, and how often room is looked for on a full disk.
+    /// How often the high-water mark is written while events arrive, and how often room is looked for on a
+    /// full disk.
     pub tick: Duration,
     /// Accepts a data directory on a file system that forgets (tmpfs) or that is remote.
     pub allow_unsafe_storage: bool,

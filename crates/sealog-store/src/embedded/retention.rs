@@ -1,15 +1,20 @@
-//! Retention of test events: whole segments of the test log are dropped, oldest first, one at a time. Live logs have none of this.
+//! Retention of test events: whole segments of the test log are dropped, oldest first, one at a time. Live
+//! logs have none of this.
 //!
 //! ```text
-//! t0  the oldest segment is full, indexed and sound, the high-water mark is past it, and each of its events is older than the limit
+//! t0  the oldest segment is full, indexed and sound, the high-water mark is past it, and each of its events
+//!     is older than the limit
 //!     what goes is planned, and whoever asked for the plan records it; nothing is dropped that was not
 //!     planned
-//! t1  the file `dropped` names it, and the last event of each chain in it: synced. From here on it is dropped
-//! t2  chains, keys and counts forget it; a reader that was in it looks again and finds the chain that begins later
+//! t1  the file `dropped` names it, and the last event of each chain in it: synced. From here on it is
+//!     dropped
+//! t2  chains, keys and counts forget it; a reader that was in it looks again and finds the chain that begins
+//!     later
 //! t3  its files are removed
 //! ```
-//! A crash before t1 has changed nothing; one after it leaves files that the next start removes (`recovery/dropped.rs`). A segment with damage, with a gap before it or with events of a
-//! chain whose end is not proven is evidence, and is not dropped; nor is any behind it.
+//! A crash before t1 has changed nothing; one after it leaves files that the next start removes
+//! (`recovery/dropped.rs`). A segment with damage, with a gap before it or with events of a chain whose end
+//! is not proven is evidence, and is not dropped; nor is any behind it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -83,7 +88,8 @@ impl Contents {
         Ok(DropStep { events, more: true })
     }
 
-    /// The oldest segment, if it is not the one that is written to, and nothing is wrong with it or missing before it.
+    /// The oldest segment, if it is not the one that is written to, and nothing is wrong with it or missing
+    /// before it.
     fn oldest_sealed(&self) -> Option<u64> {
         let number = self.segment_numbers().first().copied()?;
         let is_next = number == lock(&self.dropped).through + 1;

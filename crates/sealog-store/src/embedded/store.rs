@@ -151,7 +151,8 @@ impl EmbeddedStore {
         self.directory.as_ref()
     }
 
-    /// Why no event is written any more until the store is opened again: a write or a sync failed. Reads go on.
+    /// Why no event is written any more until the store is opened again: a write or a sync failed. Reads go
+    /// on.
     pub fn failure(&self) -> Option<String> {
         let of_log = |log: &open_log::Handle| match log.log().writer.ready() {
             Err(StoreError::Poisoned(cause)) => Some(cause),
@@ -160,7 +161,8 @@ impl EmbeddedStore {
         of_log(&self.live).or_else(|| of_log(&self.test))
     }
 
-    /// Finishes what is queued, syncs and stops. What was not acknowledged before this returns was not written.
+    /// Finishes what is queued, syncs and stops. What was not acknowledged before this returns was not
+    /// written.
     pub fn close(&self) {
         self.live.close();
         self.test.close();

@@ -1,4 +1,5 @@
-//! Work beside the path of events: index files of full segments, the high-water mark, index files of earlier versions.
+//! Work beside the path of events: index files of full segments, the high-water mark, index files of earlier
+//! versions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -28,7 +29,8 @@ pub(crate) struct Upkeep {
     mark: Mutex<MarkFile>,
     due: Mutex<Due>,
     changed: Condvar,
-    /// Segments whose index files can be read but should be made anew, and the ids of those; the next one last.
+    /// Segments whose index files can be read but should be made anew, and the ids of those; the next one
+    /// last.
     stale: Mutex<Vec<(u64, u64)>>,
 }
 
@@ -77,9 +79,11 @@ impl Upkeep {
 
     /// The thread that writes index files and high-water marks.
     pub(crate) fn run(&self) {
-        // Indexing a full segment is a lot of work that nobody waits for. Of this thread alone; without it everything works as well, only less evenly.
+        // Indexing a full segment is a lot of work that nobody waits for. Of this thread alone; without it
+        // everything works as well, only less evenly.
         let _ = rustix::process::setpriority_process(None, UPKEEP_NICENESS);
-        // Index files are written in the order of their segments, since readers expect runs on disk before runs in memory. One that fails is tried again.
+        // Index files are written in the order of their segments, since readers expect runs on disk before
+        // runs in memory. One that fails is tried again.
         let mut full: VecDeque<SegmentEnd> = VecDeque::new();
         loop {
             let stop = {
@@ -108,7 +112,8 @@ impl Upkeep {
         !lock(&self.stale).is_empty()
     }
 
-    /// The thread that makes index files anew that an earlier version wrote, or whose salt is lost. Readers use the old ones until then, and a crash leaves one or the other.
+    /// The thread that makes index files anew that an earlier version wrote, or whose salt is lost. Readers
+    /// use the old ones until then, and a crash leaves one or the other.
     pub(crate) fn reindex(&self) {
         let _ = rustix::process::setpriority_process(None, REINDEX_NICENESS);
         let log = self.contents.mode.as_str();

@@ -1,4 +1,5 @@
-//! Looks again and again whether the data directory is still there, and refuses events when it is not: what is written to a deleted file is acknowledged and gone.
+//! Looks again and again whether the data directory is still there, and refuses events when it is not: what
+//! is written to a deleted file is acknowledged and gone.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};

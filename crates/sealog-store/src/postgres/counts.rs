@@ -1,7 +1,9 @@
 //! Counts: behind the events, in pieces, by whichever node comes first. No append waits for them.
 //!
-//! A piece is one transaction: it takes the chain's row in `sealog.counted`, reads the events behind the last one that was counted, adds them to their days and moves the row. Events of a chain
-//! become visible in the order of their seqs, so nothing is passed over. The row names the last event by its id: where a failover has put another one in its place, counting begins anew.
+//! A piece is one transaction: it takes the chain's row in `sealog.counted`, reads the events behind the last
+//! one that was counted, adds them to their days and moves the row. Events of a chain become visible in the
+//! order of their seqs, so nothing is passed over. The row names the last event by its id: where a failover
+//! has put another one in its place, counting begins anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,7 +47,8 @@ const DAY: &str = "SELECT content FROM sealog.counts WHERE chain_id = $1 AND day
 const SET_DAY: &str = "INSERT INTO sealog.counts (chain_id, day, content) VALUES ($1, $2, $3)
     ON CONFLICT (chain_id, day) DO UPDATE SET content = excluded.content";
 const MOVE_CHAIN: &str = "UPDATE sealog.counted SET chain_seq = $2, log_id = $3 WHERE chain_id = $1";
-/// In no order, so that chains of which nothing more can be counted, because events are lost, do not keep the others from it.
+/// In no order, so that chains of which nothing more can be counted, because events are lost, do not keep the
+/// others from it.
 const BEHIND: &str = "SELECT c.chain_id FROM sealog.chains c LEFT JOIN sealog.counted k ON k.chain_id = c.chain_id
     WHERE c.chain_seq > 0 AND (k.chain_id IS NULL OR k.chain_seq <> c.chain_seq OR k.log_id <> c.log_id) ORDER BY random() LIMIT $1";
 const DAYS: &str = "SELECT day, content FROM sealog.counts WHERE chain_id = $1 AND day >= $2 AND day < $3";
@@ -179,7 +182,8 @@ impl Inner {
     }
 }
 
-/// Counts behind the events of all chains, whichever node they came by. Of two nodes that come to the same chain one passes it over, and no event is counted twice.
+/// Counts behind the events of all chains, whichever node they came by. Of two nodes that come to the same
+/// chain one passes it over, and no event is counted twice.
 pub(super) async fn keep(inner: Arc<Inner>) {
     let mut failed = false;
     let mut pause = EVERY;

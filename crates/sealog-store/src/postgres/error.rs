@@ -79,13 +79,15 @@ impl OpenError {
     }
 }
 
-/// Whether an error will be the same the next time. By what PostgreSQL says, where it got as far as that: authentication (28), a database that does not exist (3D), missing rights
-/// and missing or unknown objects (42). Too many connections, a start or a stop in progress, a standby: all that passes.
+/// Whether an error will be the same the next time. By what PostgreSQL says, where it got as far as that:
+/// authentication (28), a database that does not exist (3D), missing rights and missing or unknown objects
+/// (42). Too many connections, a start or a stop in progress, a standby: all that passes.
 fn is_refusal(error: &Error) -> bool {
     if let Some(state) = error.code() {
         return ["28", "3D", "42"].iter().any(|class| state.code().starts_with(class));
     }
-    // Before that, by the driver: the URL asks for a password and has none, or the certificate is not to be trusted. A connection that ends in the middle is neither.
+    // Before that, by the driver: the URL asks for a password and has none, or the certificate is not to be
+    // trusted. A connection that ends in the middle is neither.
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
@@ -112,8 +114,8 @@ pub(super) fn unavailable(error: &Error) -> StoreError {
     StoreError::Unavailable(explain(error))
 }
 
-/// The error with its causes: the outermost one alone says little more than "db error". PostgreSQL's DETAIL is
-/// left out: it quotes rows ("Failing row contains …"), and this ends up in logs and answers.
+/// The error with its causes: the outermost one alone says little more than "db error". PostgreSQL's DETAIL
+/// is left out: it quotes rows ("Failing row contains …"), and this ends up in logs and answers.
 pub(super) fn explain(error: &Error) -> String {
     if let Some(said) = error.as_db_error() {
         let hint = said.hint().map_or(String::new(), |hint| format!(" ({hint})"));

@@ -1,8 +1,11 @@
-//! The clock that events are stamped by: the database's, of which there is one however many nodes there are, held against the boot clock of this node, which nobody sets.
+//! The clock that events are stamped by: the database's, of which there is one however many nodes there are,
+//! held against the boot clock of this node, which nobody sets.
 //!
-//! Each node judges for itself. t0: the database's clock leaps by two years. t1: every node that runs holds the leap back. t2: a node that is started now has seen no leap and believes the
-//! clock; from its first event on, the time of that chain stands where it was put, as with any event from the future. So a leap is best taken back before anything is restarted.
-//! A failover to a server whose clock is more than an hour ahead is a leap like any other.
+//! Each node judges for itself. t0: the database's clock leaps by two years. t1: every node that runs holds
+//! the leap back. t2: a node that is started now has seen no leap and believes the clock; from its first
+//! event on, the time of that chain stands where it was put, as with any event from the future. So a leap is
+//! best taken back before anything is restarted. A failover to a server whose clock is more than an hour
+//! ahead is a leap like any other.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

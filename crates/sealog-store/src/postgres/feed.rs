@@ -1,6 +1,8 @@
-//! The feed on PostgreSQL: each append leaves its transaction id in the chain's row, and a follower asks for rows whose transaction it has not seen.
+//! The feed on PostgreSQL: each append leaves its transaction id in the chain's row, and a follower asks for
+//! rows whose transaction it has not seen.
 //!
-//! Transactions become visible in another order than that of their ids, so a follower's position is no single number:
+//! Transactions become visible in another order than that of their ids, so a follower's position is no single
+//! number:
 //! ```text
 //! t0  transaction 90 appends to chain A and does not commit yet
 //! t1  transaction 100 appends to chain B and commits
@@ -8,9 +10,11 @@
 //! t3  90 commits
 //! t4  the follower polls for rows whose transaction is above 100, or is 90
 //! ```
-//! So a position is the highest transaction that was seen to have changed a chain, and those below it that were in progress. It is one that has changed a chain because such a
-//! transaction is durable: a server that restarts gives no id below it again, while ids that were only handed out may be. And the event that it left behind is named, so that a
-//! database that has gone back behind it in a failover is noticed; then every chain is announced again.
+//! So a position is the highest transaction that was seen to have changed a chain, and those below it that
+//! were in progress. It is one that has changed a chain because such a transaction is durable: a server that
+//! restarts gives no id below it again, while ids that were only handed out may be. And the event that it
+//! left behind is named, so that a database that has gone back behind it in a failover is noticed; then every
+//! chain is announced again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -160,7 +164,8 @@ async fn poll_changes(
     page.ok_or_else(|| damaged("the row of a chain"))
 }
 
-/// In one statement, so that all of it is of one moment. Rows whose transaction is not below the end of that moment are from before a dump that was restored.
+/// In one statement, so that all of it is of one moment. Rows whose transaction is not below the end of that
+/// moment are from before a dump that was restored.
 async fn page(
     session: &Session,
     scope: Scope,
@@ -380,7 +385,8 @@ impl Take<'_> {
     }
 }
 
-/// Polls for all followers of this node, while there are any: one statement for each interval. A follower itself polls only when one of its chains has changed.
+/// Polls for all followers of this node, while there are any: one statement for each interval. A follower
+/// itself polls only when one of its chains has changed.
 fn watch(inner: &Arc<Inner>, runtime: &Handle) {
     let mut registry = inner.feed.registry();
     if registry.kept.watch.is_some() {

@@ -1,11 +1,15 @@
-//! Events by members of their `metadata`: the index, which follows the events at a distance, and lists that use it.
+//! Events by members of their `metadata`: the index, which follows the events at a distance, and lists that
+//! use it.
 //!
 //! ```text
 //! t0  an event is appended. Its append does not wait for the index.
-//! t1  a node takes the chain's row in `fields_indexed`, indexes the events behind it and moves it, in one transaction
-//! t2  a list reads how far the chain is indexed: above that it looks at each event, from there down it goes by the index
+//! t1  a node takes the chain's row in `fields_indexed`, indexes the events behind it and moves it, in one
+//!     transaction
+//! t2  a list reads how far the chain is indexed: above that it looks at each event, from there down it goes
+//!     by the index
 //! ```
-//! Between t0 and t1 nothing is missed, and neither is anything of an old database whose events were never indexed: they are looked through until the index has come to them.
+//! Between t0 and t1 nothing is missed, and neither is anything of an old database whose events were never
+//! indexed: they are looked through until the index has come to them.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -91,7 +95,8 @@ pub(super) async fn follow(inner: Arc<Inner>) {
                     pause = inner.options.poll.max(begun.elapsed() * LOOK_SHARE);
                     break;
                 }
-                // As long a pause as the step took, so that at most half of a connection's time goes into this.
+                // As long a pause as the step took, so that at most half of a connection's time goes into
+                // this.
                 Ok(_) => tokio::time::sleep(begun.elapsed().min(PAUSE_MAX)).await,
                 Err(error) => {
                     tracing::warn!(%error, "cannot index the members of metadata; searches look through events instead, and this is tried again in a minute");
@@ -121,7 +126,8 @@ const PUT: &str = "INSERT INTO sealog.event_fields (chain_id, key, chain_seq) SE
 const MOVE: &str = "UPDATE sealog.fields_indexed SET chain_seq = $2, log_id = $3 WHERE chain_id = $1";
 
 impl Inner {
-    /// A step for each of some chains that are behind: how many events were indexed. One that fails does not keep the others from it; an error where all that was done is to fail.
+    /// A step for each of some chains that are behind: how many events were indexed. One that fails does not
+    /// keep the others from it; an error where all that was done is to fail.
     async fn index_fields(&self, failed: &mut bool) -> Result<usize, StoreError> {
         let behind = self
             .read(|session| Box::pin(async move { session.query(BEHIND, &[Type::INT8], &[&CHAINS]).await }));
@@ -166,7 +172,8 @@ async fn index_step(session: &Session, begin: &str, chain: Id, keys: FieldKeys) 
     let rows = session.query(TAKE, &[Type::UUID], &[&chain]).await?;
     let mut indexed = 0;
     if let Some(row) = rows.first() {
-        // Where another event stands in that place by now, everything is looked at again. What was indexed of events that are gone leads nowhere.
+        // Where another event stands in that place by now, everything is looked at again. What was indexed of
+        // events that are gone leads nowhere.
         let is_same = row.get::<_, Option<bool>>("is_same") == Some(true);
         let done: i64 = if is_same { row.get("chain_seq") } else { 0 };
         let next = next_of(session, chain, done).await?;
@@ -259,8 +266,9 @@ pub(super) async fn list(
     }))
 }
 
-/// Candidates, newest first: the rarest of the members leads to them, and what else is wanted is held against each. A key that several members have, and an event with
-/// too many members, cost a row that is read for nothing; their number is bounded as that of all rows is.
+/// Candidates, newest first: the rarest of the members leads to them, and what else is wanted is held against
+/// each. A key that several members have, and an event with too many members, cost a row that is read for
+/// nothing; their number is bounded as that of all rows is.
 async fn by_index(session: &Session, listing: &mut Listing, mut keys: Vec<i64>) -> Result<Vec<Row>, Error> {
     let rarest = rarest(session, listing, &keys).await?;
     keys.swap(0, rarest);
@@ -286,7 +294,8 @@ async fn by_index(session: &Session, listing: &mut Listing, mut keys: Vec<i64>) 
         format!("EXISTS (SELECT FROM sealog.event_fields o WHERE o.chain_id = $1 AND o.key IN (${}, {ANY}) AND o.chain_seq = found.chain_seq)", first_key + at)
     });
     let matches: Vec<String> = strings.chain(others).chain(["log_id IS NOT NULL".to_owned()]).collect();
-    // Each event by its place: no other plan is bounded. An event that is indexed and gone counts as one that was looked at.
+    // Each event by its place: no other plan is bounded. An event that is indexed and gone counts as one that
+    // was looked at.
     let columns = COLUMNS.trim_start_matches("chain_seq, ");
     let inner = format!(
         "SELECT found.chain_seq, {columns}, tenant_id, project_id, coalesce({}, false) AS matches FROM ({found}) AS found

@@ -25,8 +25,8 @@ use crate::types::BoxFuture;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedVersion {
     pub version: u64,
-    /// Counts the connections of the monitor. Behind a new one there may be another server, which never had some
-    /// of the changes before it and may have others under the same version.
+    /// Counts the connections of the monitor. Behind a new one there may be another server, which never had
+    /// some of the changes before it and may have others under the same version.
     pub connection: u64,
 }
 
@@ -49,7 +49,8 @@ pub(super) struct Inner {
     pub(super) in_flight: Arc<Mutex<HashSet<(ChainId, Hash)>>>,
     /// Connections that others use.
     pub(super) lent: Mutex<Vec<Arc<Pool>>>,
-    /// The version in the shared row, as it was last seen: it grows with every change that all nodes have to know of.
+    /// The version in the shared row, as it was last seen: it grows with every change that all nodes have to
+    /// know of.
     pub(super) versions: watch::Sender<SharedVersion>,
     pub(super) health: Mutex<Result<(), StoreError>>,
     pub(super) loops: Arc<Loops>,

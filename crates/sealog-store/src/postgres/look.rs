@@ -1,4 +1,5 @@
-//! What a start would find in a database, for `sealog check`. Every rule here is the one that a start goes by.
+//! What a start would find in a database, for `sealog check`. Every rule here is the one that a start goes
+//! by.
 
 use super::error::OpenError;
 use super::migrate::{self, Schema, SchemaState, with_session};

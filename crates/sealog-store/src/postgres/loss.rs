@@ -1,14 +1,17 @@
-//! Acknowledged events that the database no longer has: how a node proves it, where every node finds the proof, and how an operator lets the chain go on.
+//! Acknowledged events that the database no longer has: how a node proves it, where every node finds the
+//! proof, and how an operator lets the chain go on.
 //!
-//! A failover to a standby that lagged takes back what the old primary had acknowledged, and other nodes may seal other events in the same places before anyone notices:
+//! A failover to a standby that lagged takes back what the old primary had acknowledged, and other nodes may
+//! seal other events in the same places before anyone notices:
 //! ```text
 //! t0  node A acknowledges event 96                    A's high-water mark: 96, hash x
 //! t1  failover to a standby that has 95
 //! t2  node B, which knows of nothing, appends 96..105 event 96 has hash y
 //! t3  A appends: the head is past its mark, so only the hash at 96 tells
 //! ```
-//! What A knows goes into the chain's row as the recorded head. From then on no node seals anything into the chain, until the loss is accepted: an event in the chain itself
-//! that names what was lost. A node whose mark proves a loss looks for such an event first, which is how it learns that its proof was dealt with.
+//! What A knows goes into the chain's row as the recorded head. From then on no node seals anything into the
+//! chain, until the loss is accepted: an event in the chain itself that names what was lost. A node whose
+//! mark proves a loss looks for such an event first, which is how it learns that its proof was dealt with.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -146,8 +149,8 @@ impl Findings {
     }
 }
 
-/// Compares what this node has acknowledged with what is there, and notes in the database what is missing, so that every node knows. Where the loss was accepted, the
-/// acceptance takes the place of what was lost.
+/// Compares what this node has acknowledged with what is there, and notes in the database what is missing, so
+/// that every node knows. Where the loss was accepted, the acceptance takes the place of what was lost.
 pub(super) async fn detect(
     session: &Session,
     acknowledged: &mut BTreeMap<ChainId, Head>,
@@ -186,7 +189,8 @@ pub(super) async fn at_or_before(session: &Session, chain: ChainId, seq: u64) ->
     one(session, AT_OR_BEFORE, Type::INT8, chain, &signed(seq)).await
 }
 
-/// The last event whose id is below that of a lost one: what follows it was sealed later, in the lost ones' places.
+/// The last event whose id is below that of a lost one: what follows it was sealed later, in the lost ones'
+/// places.
 pub(super) async fn older(session: &Session, chain: ChainId, lost: Head) -> Result<Head, Error> {
     one(session, OLDER, Type::UUID, chain, &Id::of_ulid(lost.log_id)).await
 }
@@ -215,7 +219,8 @@ pub(super) async fn clear(session: &Session, chain: ChainId) -> Result<(), Error
     session.execute(CLEAR, &[Type::UUID], &[&Id::of_chain(chain)]).await.map(drop)
 }
 
-/// Announces to the other nodes that a note was added or removed, by the version that they all poll. Without it they would find out when they next append.
+/// Announces to the other nodes that a note was added or removed, by the version that they all poll. Without
+/// it they would find out when they next append.
 pub(super) async fn announce(session: &Session) {
     if let Err(error) = session.execute("UPDATE sealog.store SET version = version + 1", &[], &[]).await {
         tracing::warn!(error = %error::explain(&error), "failed to announce a change of findings to the other nodes; they find out with their next poll or append");

@@ -1,15 +1,18 @@
-//! High-water mark of this node: the last head of every chain that it has acknowledged, in a file of its own. After a failover to a standby that had not received everything,
-//! the database itself cannot know what is missing.
+//! High-water mark of this node: the last head of every chain that it has acknowledged, in a file of its own.
+//! After a failover to a standby that had not received everything, the database itself cannot know what is
+//! missing.
 //!
 //! ```text
 //! sealog postgres mark 2
-//! store 6f1c…                                    which database it belongs to; that of another one is left alone
-//! batch 380 1c9f03aa                             bytes of the lines that follow, and their checksum together with this store's id
-//! TENANT PROJECT MODE CHAIN_SEQ LOG_ID HASH      a later line about a chain replaces an earlier one
+//! store 6f1c…                                 which database it belongs to; another one's is left alone
+//! batch 380 1c9f03aa                          bytes of the lines that follow, and their checksum together
+//!                                             with this store's id
+//! TENANT PROJECT MODE CHAIN_SEQ LOG_ID HASH   a later line about a chain replaces an earlier one
 //! …
 //! ```
-//! Each write appends one batch with the heads that have changed, and syncs it before the next one is begun: a crash can tear the last batch only. When most of the file is
-//! superseded, it is replaced by one batch with everything.
+//! Each write appends one batch with the heads that have changed, and syncs it before the next one is begun:
+//! a crash can tear the last batch only. When most of the file is superseded, it is replaced by one batch
+//! with everything.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

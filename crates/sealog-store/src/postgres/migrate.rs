@@ -48,7 +48,8 @@ impl Schema {
     }
 }
 
-/// The statements of `roles.sql` between the line that begins the rights in a schema and the line that ends them.
+/// The statements of `roles.sql` between the line that begins the rights in a schema and the line that ends
+/// them.
 pub fn rights_in(schema: &str) -> String {
     let begin = format!("-- Rights in {schema}:");
     let lines = ROLES.lines().skip_while(|line| !line.trim().starts_with(&begin));
@@ -152,8 +153,9 @@ pub(super) async fn run(session: &Session, schema: &Schema) -> Result<usize, Ope
     }
 }
 
-/// Gives those roles what they need in the schema, also of tables that were just made, that can add events and do not
-/// own them. Where `roles.sql` was never run there is none. Whether or not a step was made: a crash may have come between.
+/// Gives those roles what they need in the schema, also of tables that were just made, that can add events
+/// and do not own them. Where `roles.sql` was never run there is none. Whether or not a step was made: a
+/// crash may have come between.
 async fn grant(session: &Session, schema: &Schema) -> Result<(), OpenError> {
     if !may_migrate(session, schema).await? {
         return Ok(());
@@ -253,7 +255,8 @@ fn failed(error: tokio_postgres::Error) -> OpenError {
     OpenError::of(&error)
 }
 
-/// Makes or updates the schema as `sealog migrate` does, and distributes it over a Citus cluster if asked to; how many steps that took.
+/// Makes or updates the schema as `sealog migrate` does, and distributes it over a Citus cluster if asked to;
+/// how many steps that took.
 pub fn migrate(url: &str, citus: bool) -> Result<usize, OpenError> {
     with_session(url, async |session| {
         let steps = run(session, &Schema::of_events()).await?;

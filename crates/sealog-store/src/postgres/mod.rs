@@ -1,7 +1,9 @@
 //! The PostgreSQL store: any number of nodes on one database.
 //!
-//! `migrations/` has the tables, `docs/adr/0008-postgresql-store.md` the reasons. From the outside in: `store` is the [`Store`](crate::Store) and owns the thread that everything runs on;
-//! `writer` appends; `reader` answers reads; `pool` has the connections; [`sessions`] lends some of them to other parts of the program.
+//! `migrations/` has the tables, `docs/adr/0008-postgresql-store.md` the reasons. From the outside in:
+//! `store` is the [`Store`](crate::Store) and owns the thread that everything runs on; `writer` appends;
+//! `reader` answers reads; `pool` has the connections; [`sessions`] lends some of them to other parts of the
+//! program.
 
 mod chain_row;
 mod counts;

@@ -9,11 +9,13 @@ use crate::world::{SystemWorld, World};
 /// How the store is set up. The defaults are for production.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Connections of this node at most, apart from the monitor's and those of control data. Half are for appends, half for everything else.
+    /// Connections of this node at most, apart from the monitor's and those of control data. Half are for
+    /// appends, half for everything else.
     pub connections: usize,
     /// How long an append waits for another node that has its chain.
     pub lock_timeout: Duration,
-    /// After this the server ends a node that has a chain and says nothing. Nobody waits longer for a node that was stopped.
+    /// After this the server ends a node that has a chain and says nothing. Nobody waits longer for a node
+    /// that was stopped.
     pub idle_in_transaction_timeout: Duration,
     pub statement_timeout: Duration,
     pub connect_timeout: Duration,

@@ -68,8 +68,9 @@ impl Pool {
     }
 }
 
-/// A connection on loan. It goes back only by [`Lease::give_back`]: whoever drops it on an error or in the middle of something ends the connection as soon as the
-/// server has answered what it was asked, and with it whatever transaction was open.
+/// A connection on loan. It goes back only by [`Lease::give_back`]: whoever drops it on an error or in the
+/// middle of something ends the connection as soon as the server has answered what it was asked, and with it
+/// whatever transaction was open.
 #[derive(Debug)]
 pub(super) struct Lease {
     pub session: Session,
@@ -125,7 +126,8 @@ impl Session {
     }
 
     async fn try_connect(target: &Target) -> Result<Session, Unconnected> {
-        // The driver's own limit ends with the socket: a server that takes a connection and then says nothing would be waited for without end.
+        // The driver's own limit ends with the socket: a server that takes a connection and then says nothing
+        // would be waited for without end.
         let within = target.connect_timeout();
         let connect = tokio::time::timeout(within, target.config.connect(target.tls.clone())).await;
         let timed_out =

@@ -17,13 +17,15 @@ use crate::query::{ChainHead, Chunk, List, Range};
 /// Rows that one statement of a range looks at.
 const RANGE_ROWS_MAX: i64 = 1000;
 
-/// Rows that one list looks at when it has several filters: two frequent values may never meet, however long one looks for it.
+/// Rows that one list looks at when it has several filters: two frequent values may never meet, however long
+/// one looks for it.
 const LIST_ROWS_MAX: i64 = 2048;
 
 /// Rows by which it is found out which of several filters is the rarest where the list begins.
 pub(super) const PROBE_ROWS: i64 = 256;
 
-/// A read in two steps: the statement runs on the store's thread, which only moves bytes; [`Rows::decode`] makes events of them and hashes, in the thread pool.
+/// A read in two steps: the statement runs on the store's thread, which only moves bytes; [`Rows::decode`]
+/// makes events of them and hashes, in the thread pool.
 pub(super) struct Rows<T> {
     rows: Vec<Row>,
     decode: Decode<T>,
@@ -137,7 +139,8 @@ pub(super) async fn head(session: &Session, chain: ChainId) -> Result<ChainHead,
         durable = dropped;
     }
     let last = if durable.chain_seq > last.chain_seq { durable } else { last };
-    // What was noted as lost counts even if the chain has become longer since: it has another event in that place.
+    // What was noted as lost counts even if the chain has become longer since: it has another event in that
+    // place.
     let lost = lost.filter(|lost| lost.chain_seq >= last.chain_seq || last == durable);
     Ok(ChainHead { durable, recorded: lost.unwrap_or(last), dropped })
 }
@@ -239,8 +242,9 @@ pub(super) struct Bounds<'a> {
     pub(super) bytes: &'a str,
 }
 
-/// Of the rows of a statement those that match, up to a number of them and of their bytes, on the server: an event can have two megabytes. The first one always comes.
-/// `octet_length` does not fetch a large value, so what is cut off costs nothing. The last row that may be looked at comes too, whether it is wanted or not.
+/// Of the rows of a statement those that match, up to a number of them and of their bytes, on the server: an
+/// event can have two megabytes. The first one always comes. `octet_length` does not fetch a large value, so
+/// what is cut off costs nothing. The last row that may be looked at comes too, whether it is wanted or not.
 pub(super) fn bounded(inner: &str, order: &str, Bounds { looked, limit, bytes }: &Bounds<'_>) -> String {
     format!(
         "SELECT * FROM (
@@ -262,8 +266,9 @@ fn bytes_max(bytes: usize) -> i64 {
 
 /// A list's statement: only the conditions that were given, so that the planner sees what there is.
 ///
-/// One of the filters drives: rows are read by its index, newest first, and the others are held against each row. The comparison of pairs, and the order by both,
-/// leave the planner no other index: by the order of the chain alone it might look at every row for a value that is rare there.
+/// One of the filters drives: rows are read by its index, newest first, and the others are held against each
+/// row. The comparison of pairs, and the order by both, leave the planner no other index: by the order of the
+/// chain alone it might look at every row for a value that is rare there.
 pub(super) struct Listing {
     pub(super) chain: Id,
     pub(super) before: i64,
@@ -321,7 +326,8 @@ impl Listing {
         }
     }
 
-    /// Lets the filter drive whose values go back furthest within a number of rows: it is the rarest one where the list begins.
+    /// Lets the filter drive whose values go back furthest within a number of rows: it is the rarest one
+    /// where the list begins.
     pub(super) async fn choose(&mut self, session: &Session) -> Result<(), Error> {
         if self.strings.len() < 2 {
             return Ok(());

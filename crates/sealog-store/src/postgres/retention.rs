@@ -1,8 +1,11 @@
-//! Retention of test events: rows of the oldest events of a test chain are deleted, a bounded number in one transaction, and the chain's row names the last of them.
+//! Retention of test events: rows of the oldest events of a test chain are deleted, a bounded number in one
+//! transaction, and the chain's row names the last of them.
 //!
-//! The role of a node may not delete events. It calls `sealog.drop_test_events`, which runs with the rights of the owner and looks at the chain itself: its id must be that of a test
-//! chain, the events must be older than the limit and follow what was dropped before without a gap, and the last event of a chain always stays, since appends prove the head by it.
-//! Any number of nodes may do this at the same time; the row of the chain is locked, as by an append.
+//! The role of a node may not delete events. It calls `sealog.drop_test_events`, which runs with the rights
+//! of the owner and looks at the chain itself: its id must be that of a test chain, the events must be older
+//! than the limit and follow what was dropped before without a gap, and the last event of a chain always
+//! stays, since appends prove the head by it. Any number of nodes may do this at the same time; the row of
+//! the chain is locked, as by an append.
 
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId};

@@ -89,7 +89,8 @@ impl ToSql for Digest32 {
     to_sql_checked!();
 }
 
-/// Text that may hold a NUL, which PostgreSQL's cannot: it and the mark that stands for it are written as two characters. All other text is kept as it is.
+/// Text that may hold a NUL, which PostgreSQL's cannot: it and the mark that stands for it are written as two
+/// characters. All other text is kept as it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text<'a>(pub &'a str);
 
@@ -347,7 +348,8 @@ impl Columns<'_> {
     }
 }
 
-/// Whether the columns can hold an event so that reading gives the same text back. No field that is hashed has a NUL; `metadata` writes it as an escape.
+/// Whether the columns can hold an event so that reading gives the same text back. No field that is hashed
+/// has a NUL; `metadata` writes it as an escape.
 pub(super) fn storable(text: &EventText) -> bool {
     let whole = |value: &str| !value.contains('\0');
     let same = |columns: &Columns<'_>| {
@@ -388,7 +390,8 @@ fn event_text(
     }))
 }
 
-/// The event of a row, as it stands there. Nothing for values that no event has; whether it is the event that was sealed only [`is_as_sealed`] can tell.
+/// The event of a row, as it stands there. Nothing for values that no event has; whether it is the event that
+/// was sealed only [`is_as_sealed`] can tell.
 pub(super) fn event(row: &Row) -> Option<StoredEvent> {
     let text = |column: &str| row.get::<_, Option<&str>>(column);
     let annotations = Annotations::NAMES.map(|column| row.get::<_, Option<Kept>>(column).map(|kept| kept.0));

@@ -88,8 +88,8 @@ impl Sessions {
         self.inner.versions.subscribe()
     }
 
-    /// Runs a loop on the store's thread until it has ended or the store is closed. One that panics is started
-    /// again.
+    /// Runs a loop on the store's thread until it has ended or the store is closed. One that panics is
+    /// started again.
     pub fn spawn<F: Future<Output = ()> + Send + 'static>(
         &self,
         name: &'static str,

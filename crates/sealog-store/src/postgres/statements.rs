@@ -1,4 +1,5 @@
-//! The SQL of an append, and how it is batched into messages: each message that is answered by itself costs both sides more than a small statement does.
+//! The SQL of an append, and how it is batched into messages: each message that is answered by itself costs
+//! both sides more than a small statement does.
 
 use std::fmt::Write as _;
 
@@ -9,12 +10,14 @@ use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
 use super::rows::{self, ARRAY_TYPES, COLUMNS, Id, VALUE_TYPES};
 
-/// Advisory lock as FIFO queue: the nodes that want to append to a chain take it before they lock the chain's row. Waiters for a row lock are
-/// all woken whenever the row changes, and a newcomer at that moment overtakes them. The queue is for speed alone; mutual exclusion is the row lock's.
+/// Advisory lock as FIFO queue: the nodes that want to append to a chain take it before they lock the chain's
+/// row. Waiters for a row lock are all woken whenever the row changes, and a newcomer at that moment
+/// overtakes them. The queue is for speed alone; mutual exclusion is the row lock's.
 const QUEUE_LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
 const LOCK: &str = "SELECT tenant_id, project_id, mode, chain_seq, log_id, encode(hash, 'hex') AS hash, recorded_seq, dropped_seq FROM sealog.chains WHERE chain_id = $1 FOR UPDATE";
-/// What sealing needs to know besides the row. The durability settings are read by each transaction, because they can be changed at any time. `$2` is the last event
-/// that this node knows: if other nodes have moved the head since, its hash is read, because after a failover there may be another event in its place.
+/// What sealing needs to know besides the row. The durability settings are read by each transaction, because
+/// they can be changed at any time. `$2` is the last event that this node knows: if other nodes have moved
+/// the head since, its hash is read, because after a failover there may be another event in its place.
 const SNAPSHOT_COLUMNS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
         current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit, current_setting('full_page_writes') AS full_page_writes,
         (SELECT encode(hash, 'hex') FROM sealog.events WHERE chain_id = $1 ORDER BY chain_seq DESC LIMIT 1) AS last_hash,
@@ -37,21 +40,24 @@ pub(super) struct Text {
     pub types: Vec<Type>,
 }
 
-/// The first round trip of an append: begin, queue for the chain, lock its row, read the snapshot. One message.
+/// The first round trip of an append: begin, queue for the chain, lock its row, read the snapshot. One
+/// message.
 #[derive(Debug)]
 pub(super) struct LockPhase {
     begin: String,
     lock: String,
     snapshot: String,
-    /// The statements are prepared on each connection, so that the server does not parse and plan them each time.
+    /// The statements are prepared on each connection, so that the server does not parse and plan them each
+    /// time.
     prepared: bool,
 }
 
 impl LockPhase {
-    /// `begin` is the statements that begin a transaction. Behind a pooler nothing outlives a transaction, so nothing is prepared there; nor on Citus, which finds the shard of a
-    /// statement by its text.
+    /// `begin` is the statements that begin a transaction. Behind a pooler nothing outlives a transaction, so
+    /// nothing is prepared there; nor on Citus, which finds the shard of a statement by its text.
     pub(super) fn new(begin: String, pooled: bool, distributed: bool) -> LockPhase {
-        // On Citus a statement goes to the shard of the table that it reads from, also one that only reads the snapshot.
+        // On Citus a statement goes to the shard of the table that it reads from, also one that only reads
+        // the snapshot.
         let snapshot = format!("SELECT {SNAPSHOT_COLUMNS} FROM sealog.chains WHERE chain_id = $1");
         let lock = match distributed {
             false => format!("SELECT locked.*, {SNAPSHOT_COLUMNS} FROM ({LOCK}) AS locked"),
@@ -60,7 +66,8 @@ impl LockPhase {
         LockPhase { begin, lock, snapshot, prepared: !pooled && !distributed }
     }
 
-    /// To be run once on each connection ([`Session::prepare_session`](super::pool::Session::prepare_session)).
+    /// To be run once on each connection
+    /// ([`Session::prepare_session`](super::pool::Session::prepare_session)).
     pub(super) fn prepare_statements(&self) -> Option<String> {
         let LockPhase { lock, snapshot, .. } = self;
         self.prepared.then(|| {
@@ -78,7 +85,8 @@ impl LockPhase {
         }
     }
 
-    /// Locks the chain's row and reads the snapshot: the clock after the lock was granted, the last event as it was when the statement began.
+    /// Locks the chain's row and reads the snapshot: the clock after the lock was granted, the last event as
+    /// it was when the statement began.
     pub(super) fn lock(&self, id: Id, known: Option<Head>) -> String {
         self.with_values(id, known, "sealog_lock", &self.lock)
     }
@@ -162,8 +170,9 @@ pub(super) fn now_ms(snapshot: &SimpleQueryRow) -> Option<u64> {
 /// The second round trip of an append: the inserts, the new head, COMMIT.
 #[derive(Debug)]
 pub(super) struct CommitPhase {
-    /// On plain PostgreSQL one statement stores the events, counts them and sets the head. Nothing where the tables are distributed: Citus sends a statement to a shard by its text,
-    /// and rows that come out of `unnest` are not in it.
+    /// On plain PostgreSQL one statement stores the events, counts them and sets the head. Nothing where the
+    /// tables are distributed: Citus sends a statement to a shard by its text, and rows that come out of
+    /// `unnest` are not in it.
     pub combined: Option<Combined>,
     /// Events, by the power of two of their number.
     pub events: Vec<Text>,
@@ -233,7 +242,8 @@ const KEY_TYPES: [(Type, Type); 7] = [
     (Type::INT8, Type::INT8_ARRAY),
 ];
 
-/// Some rows as `VALUES`, or any number of them as arrays, which costs less from a few rows on: to a row of `VALUES` the server gives an expression for each of its values.
+/// Some rows as `VALUES`, or any number of them as arrays, which costs less from a few rows on: to a row of
+/// `VALUES` the server gives an expression for each of its values.
 fn events(rows: Option<usize>) -> Text {
     let mut types = vec![Type::UUID, Type::UUID, Type::UUID];
     let sql = match rows {
@@ -270,7 +280,8 @@ fn head_text(distributed: bool) -> Text {
     Text { sql: set_head(2, distributed), types }
 }
 
-/// For the feed. Not where the tables are distributed: each node of a cluster numbers its transactions by itself.
+/// For the feed. Not where the tables are distributed: each node of a cluster numbers its transactions by
+/// itself.
 const CHANGED: &str =
     ", changed = pg_current_xact_id(), changed_group = pg_current_xact_id()::text::bigint >> 8";
 

@@ -104,7 +104,8 @@ impl PostgresStore {
         }
     }
 
-    /// Losses that are known at the moment: what any node has acknowledged and the database does not have, until it is accepted.
+    /// Losses that are known at the moment: what any node has acknowledged and the database does not have,
+    /// until it is accepted.
     pub fn findings(&self) -> Vec<Finding> {
         self.inner.findings.all()
     }
@@ -119,8 +120,9 @@ impl PostgresStore {
         Uuid(self.inner.store_id)
     }
 
-    /// Compares heads that somebody has kept with what is there, and records in the database what is lost, as a server does with its own high-water mark at its start. From then on the chains
-    /// that are shorter take no events until their loss is accepted. The losses that are known then.
+    /// Compares heads that somebody has kept with what is there, and records in the database what is lost, as
+    /// a server does with its own high-water mark at its start. From then on the chains that are shorter take
+    /// no events until their loss is accepted. The losses that are known then.
     pub fn note_losses(
         &self,
         known: BTreeMap<ChainId, Head>,
@@ -145,7 +147,8 @@ impl PostgresStore {
         self.inner.clock_behind
     }
 
-    /// Finishes what is queued and stops. What was not acknowledged before this returns has an unknown outcome.
+    /// Finishes what is queued and stops. What was not acknowledged before this returns has an unknown
+    /// outcome.
     pub fn close(&self) {
         let inner = &self.inner;
         inner.writer.close();
@@ -288,7 +291,8 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
     Ok(Arc::new(inner))
 }
 
-/// Settings without which an acknowledgement is worth nothing. As this role sees them: a role or a database may have its own.
+/// Settings without which an acknowledgement is worth nothing. As this role sees them: a role or a database
+/// may have its own.
 pub(super) async fn unsafe_settings(session: &Session) -> Result<Vec<String>, Error> {
     let sql = "SELECT name FROM unnest(ARRAY['fsync', 'synchronous_commit', 'full_page_writes']) AS name WHERE current_setting(name) = 'off'";
     Ok(session.query(sql, &[], &[]).await?.iter().map(|row| row.get("name")).collect())
@@ -354,7 +358,8 @@ struct MonitorState {
 /// Besides a change of the version this finds what another node could not announce.
 const FINDINGS_EVERY: Duration = Duration::from_secs(10);
 
-/// Settings of a role or a database count for sessions that begin later, so the monitor begins another one when they change.
+/// Settings of a role or a database count for sessions that begin later, so the monitor begins another one
+/// when they change.
 const POLL: &str = "SELECT version, current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
     current_setting('full_page_writes') AS full_page_writes, pg_is_in_recovery() AS in_recovery,
     (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
@@ -379,7 +384,8 @@ fn index_fields(inner: &Arc<Inner>) -> Task {
     Box::pin(fields::follow(Arc::clone(inner)))
 }
 
-/// Removes idempotency records whose 24 hours are over, some at a time: a statement that removes millions would hold their rows and fill the WAL while appends wait.
+/// Removes idempotency records whose 24 hours are over, some at a time: a statement that removes millions
+/// would hold their rows and fill the WAL while appends wait.
 fn sweep(inner: &Arc<Inner>) -> Task {
     const PAUSE: Duration = Duration::from_millis(20);
     let inner = Arc::clone(inner);
@@ -475,7 +481,8 @@ impl Inner {
     }
 }
 
-/// Nodes that sweep at the same time do not wait for each other. A key that is used again meanwhile has a new row, which is not meant.
+/// Nodes that sweep at the same time do not wait for each other. A key that is used again meanwhile has a new
+/// row, which is not meant.
 const SWEEP: &str = "DELETE FROM sealog.idempotency WHERE received_ms <= $1 AND ctid = ANY (ARRAY(
     SELECT ctid FROM sealog.idempotency WHERE received_ms <= $1 ORDER BY received_ms LIMIT $2 FOR UPDATE SKIP LOCKED))";
 /// Rows have no place that is known across shards, so there a step is a piece of time.
@@ -484,7 +491,8 @@ const SWEEP_UNTIL: &str = "SELECT max(received_ms) AS received_ms FROM (SELECT r
 const SWEEP_OLDER: &str = "DELETE FROM sealog.idempotency WHERE received_ms <= $1";
 
 impl Store for PostgresStore {
-    /// In flight is what this node processes: on another node the same request waits for the chain's row, and is decided there.
+    /// In flight is what this node processes: on another node the same request waits for the chain's row, and
+    /// is decided there.
     fn reserve(&self, chain: ChainId, key: IdempotencyKey) -> BoxFuture<'_, Result<Reserved, StoreError>> {
         let slot = (chain, key.key_hash);
         if !self.inner.in_flight.lock().unwrap_or_else(PoisonError::into_inner).insert(slot) {

@@ -1,6 +1,6 @@
-//! How many connections the chains of one tenant have at a time. Each chain that has something to write asks for one, and
-//! they are given in the order in which they were asked for: a tenant with a thousand chains would be a thousand ahead of
-//! everybody else.
+//! How many connections the chains of one tenant have at a time. Each chain that has something to write asks
+//! for one, and they are given in the order in which they were asked for: a tenant with a thousand chains
+//! would be a thousand ahead of everybody else.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,8 @@ impl TenantShares {
         TenantShares { of_one: (connections - connections / 4).max(1), tenants: Mutex::default() }
     }
 
-    /// Waits among the chains of the tenant, before they wait for a connection among all. `None` when the store closes.
+    /// Waits among the chains of the tenant, before they wait for a connection among all. `None` when the
+    /// store closes.
     pub(super) async fn acquire(&self, tenant_id: TenantId) -> Option<OwnedSemaphorePermit> {
         let places = {
             let mut tenants = lock(&self.tenants);

@@ -97,7 +97,8 @@ fn load(roots: &Roots) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
-/// The URL's mode decides what is checked, as everywhere else with PostgreSQL; whoever wants to know whom they talk to asks for `verify-full`.
+/// The URL's mode decides what is checked, as everywhere else with PostgreSQL; whoever wants to know whom
+/// they talk to asks for `verify-full`.
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
@@ -177,7 +178,8 @@ impl TlsConnect<Socket> for Connect {
 pub(super) struct Stream(Box<client::TlsStream<Socket>>);
 
 impl TlsStream for Stream {
-    /// Ties the password's proof to the certificate that this side has seen: whoever stands in between with another one cannot pass it on (RFC 5929, SCRAM-SHA-256-PLUS).
+    /// Ties the password's proof to the certificate that this side has seen: whoever stands in between with
+    /// another one cannot pass it on (RFC 5929, SCRAM-SHA-256-PLUS).
     fn channel_binding(&self) -> ChannelBinding {
         let (_, connection) = self.0.get_ref();
         let certificate = connection.peer_certificates().and_then(|chain| chain.first());
@@ -187,10 +189,12 @@ impl TlsStream for Stream {
     }
 }
 
-/// The hash of a certificate by the hash function of its signature, as RFC 5929 wants it: SHA-256 in place of MD5 and SHA-1. Nothing for a signature that has no
-/// hash function of its own (Ed25519), for which the RFC says nothing and PostgreSQL has no binding either.
+/// The hash of a certificate by the hash function of its signature, as RFC 5929 wants it: SHA-256 in place of
+/// MD5 and SHA-1. Nothing for a signature that has no hash function of its own (Ed25519), for which the RFC
+/// says nothing and PostgreSQL has no binding either.
 fn server_end_point(certificate: &[u8]) -> Option<Vec<u8>> {
-    // Certificate ::= SEQUENCE { tbsCertificate, signatureAlgorithm SEQUENCE { algorithm OBJECT IDENTIFIER, parameters }, signatureValue }
+    // Certificate ::= SEQUENCE { tbsCertificate, signatureAlgorithm SEQUENCE { algorithm OBJECT IDENTIFIER,
+    // parameters }, signatureValue }
     let (content, _) = der(certificate, SEQUENCE)?;
     let (_, rest) = der(content, SEQUENCE)?;
     let (algorithm, _) = der(rest, SEQUENCE)?;

@@ -16,7 +16,8 @@ use super::tls::{Check, Roots, Tls};
 pub(super) struct Target {
     pub config: Config,
     pub tls: Tls,
-    /// Behind PgBouncer in transaction mode nothing outlives a transaction: neither prepared statements nor settings of the session.
+    /// Behind PgBouncer in transaction mode nothing outlives a transaction: neither prepared statements nor
+    /// settings of the session.
     pub pooled: bool,
     /// What is said first on each connection.
     pub first: String,
@@ -40,7 +41,8 @@ impl Target {
                 _ => passed_on.push(parameter),
             }
         }
-        // As libpq: whoever names root certificates wants them to count, and those of the system vouch for anybody's server, so the name has to count too.
+        // As libpq: whoever names root certificates wants them to count, and those of the system vouch for
+        // anybody's server, so the name has to count too.
         let mode = mode.unwrap_or(match roots {
             Some(Roots::System) => "verify-full",
             _ => "prefer",
@@ -88,7 +90,8 @@ impl Target {
         Ok(Target { config, tls: Tls::new(check, &roots.unwrap_or(Roots::System))?, pooled, first })
     }
 
-    /// For a connection that is let in, whichever of the servers does that: each may use up its time for the socket, and as much again for the rest.
+    /// For a connection that is let in, whichever of the servers does that: each may use up its time for the
+    /// socket, and as much again for the rest.
     pub(super) fn connect_timeout(&self) -> Duration {
         let servers = u32::try_from(self.config.get_hosts().len()).unwrap_or(u32::MAX).max(1);
         self.config
@@ -111,7 +114,8 @@ impl Target {
     }
 }
 
-/// A stopped node loses its locks by the second one; the others wait for longer than that by the first, so that they get through.
+/// A stopped node loses its locks by the second one; the others wait for longer than that by the first, so
+/// that they get through.
 fn settings(options: &Options) -> [(&'static str, String); 3] {
     let ms = |duration: Duration| duration.as_millis().to_string();
     [

@@ -1,13 +1,17 @@
 //! Appending: each node groups what waits for a chain, and writes one group at a time in one transaction.
 //!
 //! ```text
-//! t0  BEGIN; wait in the chain's queue; lock the chain's row; read the clock and the last event; look up the keys   one round trip
-//! t1  add the requests that arrived while the lock was waited for (their keys cost one more round trip), and seal, here, with the same functions as every store
-//! t2  insert events, keys and usage; set the head; COMMIT                                                           one round trip
+//! t0  BEGIN; wait in the chain's queue; lock the chain's row; read the clock and the last event; look up the
+//!     keys one round trip
+//! t1  add the requests that arrived while the lock was waited for (their keys cost one more round trip), and
+//!     seal, here, with the same functions as every store
+//! t2  insert events, keys and usage; set the head; COMMIT one round trip
 //! t3  answer
 //! ```
-//! Up to t2 nothing has happened: a failure leaves nothing. From the moment COMMIT was sent until its answer the outcome is unknown, which the caller is told by an error;
-//! its key finds out. A node that is stopped between t0 and t2 loses its lock when the server ends its session, and everything that it sends then fails.
+//! Up to t2 nothing has happened: a failure leaves nothing. From the moment COMMIT was sent until its answer
+//! the outcome is unknown, which the caller is told by an error; its key finds out. A node that is stopped
+//! between t0 and t2 loses its lock when the server ends its session, and everything that it sends then
+//! fails.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::future::poll_fn;
@@ -54,7 +58,8 @@ pub(super) struct Writer {
     commit_phase: CommitPhase,
     pool: Arc<Pool>,
     shared: Mutex<Shared>,
-    /// Chains that could not be locked lately share half of the connections, so that the others keep the rest.
+    /// Chains that could not be locked lately share half of the connections, so that the others keep the
+    /// rest.
     contested: Semaphore,
     shares: TenantShares,
     /// Live and test.
@@ -285,7 +290,8 @@ impl Writer {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what waits for a chain to a group, as far as it fits. If the group stays empty, the queue is removed. Whether the chain is contested.
+    /// Adds what waits for a chain to a group, as far as it fits. If the group stays empty, the queue is
+    /// removed. Whether the chain is contested.
     fn take(&self, chain: ChainId, group: &mut Vec<Request>) -> bool {
         let mut shared = self.lock();
         let now = Instant::now();
@@ -335,7 +341,8 @@ impl Writer {
 
     fn acknowledge(&self, chain: ChainId, head: Head) {
         let mut shared = self.lock();
-        // Ids rise in a chain whatever happens to it: an acceptance and an append that follows it may come here in any order.
+        // Ids rise in a chain whatever happens to it: an acceptance and an append that follows it may come
+        // here in any order.
         if shared.acknowledged.get(&chain).is_none_or(|known| known.log_id < head.log_id) {
             shared.acknowledged.insert(chain, head);
             shared.changed.insert(chain, head);
@@ -446,7 +453,8 @@ impl Drop for Driver {
         if self.finished {
             return;
         }
-        // Left behind by a panic, or at the end of the runtime; nobody would work on it again. Who waits hears that their answer will not come.
+        // Left behind by a panic, or at the end of the runtime; nobody would work on it again. Who waits
+        // hears that their answer will not come.
         let mut shared = self.writer.lock();
         let left = shared.queues.remove(&self.chain).map_or(VecDeque::new(), |queue| queue.requests);
         shared.queued_bytes -= left.iter().map(|request| request.bytes).sum::<usize>();
@@ -540,7 +548,8 @@ impl UsedKey {
 impl Transaction<'_> {
     async fn run(&self, group: &mut Vec<Request>) -> Result<Vec<Outcome>, Failed> {
         let Locked { head, now_ms, mut keys } = self.lock(group).await?;
-        // With several nodes the lock was long in coming, and what has come in the meantime would wait for as long again.
+        // With several nodes the lock was long in coming, and what has come in the meantime would wait for as
+        // long again.
         let before = group.len();
         self.writer.take(self.chain, group);
         let group: &[Request] = group;
@@ -707,8 +716,8 @@ impl Transaction<'_> {
         StoreError::HeadUnproven { chain: self.chain }.into()
     }
 
-    /// The database has gone back behind what this node has acknowledged, and may have other events there by now: a failover has lost events. The proof is kept, here and in
-    /// the chain's row.
+    /// The database has gone back behind what this node has acknowledged, and may have other events there by
+    /// now: a failover has lost events. The proof is kept, here and in the chain's row.
     async fn lost(&self, known: Head) -> Result<Failed, Failed> {
         let found = loss::at_or_before(self.session, self.chain, known.chain_seq).await?;
         tracing::error!(chain = %self.chain, acknowledged = known.chain_seq, found = found.chain_seq, "the database has lost acknowledged events; this chain refuses events until the loss is accepted");
@@ -740,7 +749,8 @@ impl Transaction<'_> {
         }))
     }
 
-    /// Seals the acceptance of a loss behind the last event that exists, as the one change of its transaction.
+    /// Seals the acceptance of a loss behind the last event that exists, as the one change of its
+    /// transaction.
     async fn accept_loss(&self, reason: &str) -> Result<Receipt, Failed> {
         let (session, chain) = (self.session, self.chain);
         let lock_phase = &self.writer.lock_phase;
@@ -761,7 +771,8 @@ impl Transaction<'_> {
             (loss::at_or_before(session, chain, u64::MAX).await?, loss::last_dropped(session, chain).await?);
         // Of a chain that has lost all that was kept, the next event follows the last one that was dropped.
         let durable = if kept.chain_seq < dropped.chain_seq { dropped } else { kept };
-        // Everything that the chain is known to have had: what its row says, what any node has noted there, and what this node knows itself.
+        // Everything that the chain is known to have had: what its row says, what any node has noted there,
+        // and what this node knows itself.
         let mut lost: Option<Head> = None;
         let mut last_id = durable.log_id;
         for had in [Some(head), noted, known].into_iter().flatten().filter(|had| had.chain_seq > 0) {
@@ -799,8 +810,8 @@ impl Transaction<'_> {
         Ok(receipt)
     }
 
-    /// A writer that has locked the row without waiting in the queue may have appended after the statement began that waited for the row; that statement's snapshot is older. Another one sees
-    /// all events.
+    /// A writer that has locked the row without waiting in the queue may have appended after the statement
+    /// began that waited for the row; that statement's snapshot is older. Another one sees all events.
     async fn proves_by_now(&self, head: Head) -> Result<bool, Error> {
         let found = self.session.client.simple_query(&self.writer.lock_phase.snapshot(self.id, None)).await?;
         Ok(statements::row(&found, "now_ms").is_some_and(|snapshot| statements::proves(snapshot, head)))
@@ -903,7 +914,8 @@ impl Transaction<'_> {
             }
         }
         let begun = Instant::now();
-        // Sent one behind the other, without waiting. If one fails, the server refuses the rest, and the COMMIT does nothing.
+        // Sent one behind the other, without waiting. If one fails, the server refuses the rest, and the
+        // COMMIT does nothing.
         let changes = changes.iter().map(|(statement, params)| self.session.change(statement, params));
         let (changed, commit) =
             join(in_order(changes.collect()), self.session.client.batch_execute("COMMIT")).await;
@@ -923,7 +935,8 @@ impl Transaction<'_> {
     }
 }
 
-/// The outcomes of all of them; each begins in the order in which they stand, which `join_all` does not promise for many.
+/// The outcomes of all of them; each begins in the order in which they stand, which `join_all` does not
+/// promise for many.
 async fn in_order<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut futures: Vec<_> = futures.into_iter().map(|future| Box::pin(maybe_done(future))).collect();
     poll_fn(|context| {

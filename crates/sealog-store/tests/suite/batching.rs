@@ -1,4 +1,5 @@
-//! How requests reach the writer and how they are answered: together from an event loop, and a large one without holding up the others.
+//! How requests reach the writer and how they are answered: together from an event loop, and a large one
+//! without holding up the others.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -27,7 +28,8 @@ fn event_loop() -> Runtime {
     runtime
 }
 
-/// Always ready again, as a connection is whose client sends the next request before it has read the answer to the last.
+/// Always ready again, as a connection is whose client sends the next request before it has read the answer
+/// to the last.
 async fn wake_oneself() {
     let mut woken = false;
     std::future::poll_fn(|context| {
@@ -116,7 +118,8 @@ fn a_lone_append_on_a_loop_that_never_waits_is_handed_over() {
     });
 }
 
-/// A loop looks for an answer that comes soon, and sleeps until one comes that takes longer. Both in turn, with pauses in which nothing else wakes it.
+/// A loop looks for an answer that comes soon, and sleeps until one comes that takes longer. Both in turn,
+/// with pauses in which nothing else wakes it.
 #[test]
 fn a_lone_append_is_answered_whether_its_answer_comes_soon_or_late() {
     let (disk, runtime) = (SimDisk::new(), event_loop());
@@ -273,7 +276,8 @@ fn many_who_bring_little_do_not_keep_out_one_who_brings_much() {
             scope.spawn(move || {
                 let small = chain(tenant, 1, Mode::Live);
                 while !done.load(SeqCst) {
-                    // Little enough to be let past, and together more than what others are let past in one group.
+                    // Little enough to be let past, and together more than what others are let past in one
+                    // group.
                     let drafts = (0..20).map(|number| login(&format!("{number:>200}"))).collect();
                     append(&**store, small, drafts);
                 }
@@ -412,8 +416,9 @@ impl World for Gated {
     }
 }
 
-/// t0: one writer waits for the disk, the other one seals, and a large request is being sealed ahead. t1: the first one panics. t2: the large request is done, and its
-/// thread looks for the next. t3: the other writer has sealed.
+/// t0: one writer waits for the disk, the other one seals, and a large request is being sealed ahead. t1: the
+/// first one panics. t2: the large request is done, and its thread looks for the next. t3: the other writer
+/// has sealed.
 #[test]
 fn a_panic_of_one_writer_stops_the_log_and_locks_nobody_up() {
     let (disk, world) = (SimDisk::new(), Arc::new(Gated::default()));
@@ -453,7 +458,8 @@ fn a_panic_of_one_writer_stops_the_log_and_locks_nobody_up() {
     panics.store(true, SeqCst);
     gate.open();
     eventually("the log has stopped", || store.ready().is_err());
-    // Time for the thread that panicked to tidy up, and then for the one that seals ahead to look for more. Less of it tests less, and fails nothing.
+    // Time for the thread that panicked to tidy up, and then for the one that seals ahead to look for more.
+    // Less of it tests less, and fails nothing.
     std::thread::sleep(Duration::from_millis(100));
     world.ahead.open();
     std::thread::sleep(Duration::from_millis(100));

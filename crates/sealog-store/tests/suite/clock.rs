@@ -1,4 +1,5 @@
-//! A wall clock that leaps under a running store, and one that is wrong at start. On PostgreSQL that is the database's, against the boot clock of the node.
+//! A wall clock that leaps under a running store, and one that is wrong at start. On PostgreSQL that is the
+//! database's, against the boot clock of the node.
 
 use std::sync::Arc;
 use std::time::Duration;

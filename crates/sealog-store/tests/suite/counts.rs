@@ -116,7 +116,8 @@ fn a_question_reads_four_damaged_segments_and_the_next_goes_on() {
     for path in files(dir.path(), "cnt") {
         std::fs::remove_file(path).unwrap();
     }
-    // In the middle of six segments something is not what was written. The oldest is sound, and looked at last.
+    // In the middle of six segments something is not what was written. The oldest is sound, and looked at
+    // last.
     for path in &logs[1..7] {
         let mut bytes = std::fs::read(path).unwrap();
         let middle = bytes.len() / 2;

@@ -1,4 +1,5 @@
-//! Random operations on a store and on the reference store: every answer must be equal. The store is opened again now and then.
+//! Random operations on a store and on the reference store: every answer must be equal. The store is opened
+//! again now and then.
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ trait Home {
 
 impl Home for tempfile::TempDir {
     fn open(&self, world: &Arc<StillWorld>) -> Box<dyn Store> {
-        // A sync a few hundred thousand times over would measure the disk; power.rs and kill.rs are about syncs.
+        // A sync a few hundred thousand times over would measure the disk; power.rs and kill.rs are about
+        // syncs.
         let options = Options {
             allow_unsafe_storage: true,
             segment_bytes_first: 256 << 10,
@@ -187,7 +189,8 @@ fn any_filter(dice: &mut Dice, world: &StillWorld) -> Filter {
     filter
 }
 
-/// Several stores one after the other: the reference store looks at everything for every answer, so it is kept small.
+/// Several stores one after the other: the reference store looks at everything for every answer, so it is
+/// kept small.
 fn compare(test: &str, rounds: usize, operations: usize, home: impl Fn() -> Box<dyn Home>) {
     let seed = seed(test);
     let mut dice = Dice::new(seed);

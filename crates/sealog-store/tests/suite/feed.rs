@@ -1,5 +1,5 @@
-//! What can happen to a store while it is followed, and to a position while nobody follows: crashes, lost files, failovers. The rules that hold for every store are in
-//! `conformance/feed.rs`.
+//! What can happen to a store while it is followed, and to a position while nobody follows: crashes, lost
+//! files, failovers. The rules that hold for every store are in `conformance/feed.rs`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -80,7 +80,8 @@ mod in_files {
         EmbeddedStore::open(dir, &options).unwrap()
     }
 
-    /// A reader that keeps its position with what it knows, on a machine that loses power, or whose process is killed, again and again.
+    /// A reader that keeps its position with what it knows, on a machine that loses power, or whose process
+    /// is killed, again and again.
     #[test]
     fn over_power_cuts_and_kills_nothing_is_left_out_and_nothing_announced_is_lost() {
         let seed = seed("feed over power cuts");
@@ -471,7 +472,8 @@ mod on_postgres {
         }
     }
 
-    /// What the old primary had announced is gone with it, and the new one numbers its transactions from before that.
+    /// What the old primary had announced is gone with it, and the new one numbers its transactions from
+    /// before that.
     #[test]
     fn after_a_failover_that_lost_events_every_chain_is_announced_again() {
         let primary = Cluster::start("");
@@ -609,8 +611,8 @@ mod on_postgres {
         let followed = read(store);
         let (by_opening, by_following) = (opened - before, followed - opened);
         println!("rows read by opening: {by_opening}, by opening and 30 changes: {by_following}");
-        // Thirty looks at all chains would read 600,000 rows. The search for losses does read them all, every ten
-        // seconds: on a busy machine several times meanwhile.
+        // Thirty looks at all chains would read 600,000 rows. The search for losses does read them all, every
+        // ten seconds: on a busy machine several times meanwhile.
         assert!(by_following < by_opening + 300_000, "the looks have read more than the chains that changed");
     }
 }

@@ -1,4 +1,5 @@
-//! Events by members of their `metadata`: what such a list costs, what collisions do to it, and stores that have no such index yet.
+//! Events by members of their `metadata`: what such a list costs, what collisions do to it, and stores that
+//! have no such index yet.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -73,7 +74,8 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// The sections of an index file by kind, as `docs/format.md` describes them: where the entry and the section stand.
+/// The sections of an index file by kind, as `docs/format.md` describes them: where the entry and the section
+/// stand.
 fn directory(bytes: &[u8]) -> BTreeMap<u16, (std::ops::Range<usize>, std::ops::Range<usize>)> {
     let number =
         |at: usize| usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap();

@@ -1,5 +1,6 @@
-//! What an earlier build wrote, opened by this one. `fixtures/README.md` says what is in there and how it was made; a change of the bytes on disk or in the database is
-//! held against it. `crates/sealog-control/tests/suite/fixtures.rs` has the control data.
+//! What an earlier build wrote, opened by this one. `fixtures/README.md` says what is in there and how it was
+//! made; a change of the bytes on disk or in the database is held against it.
+//! `crates/sealog-control/tests/suite/fixtures.rs` has the control data.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +19,8 @@ use sha2::{Digest, Sha256};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// All chains are there, verify from the first event to the head of then, and every event reads as it did, byte for byte.
+/// All chains are there, verify from the first event to the head of then, and every event reads as it did,
+/// byte for byte.
 fn reads_as_it_did(store: &dyn Store, fixture: &Fixture) {
     let mut heads = Vec::new();
     for (chain, chain_seq, hash, events) in fixture.chains() {

@@ -1,4 +1,5 @@
-//! The files as `docs/format.md` describes them: a program in another language, written from that page, must read what the store wrote.
+//! The files as `docs/format.md` describes them: a program in another language, written from that page, must
+//! read what the store wrote.
 
 use std::fs;
 use std::path::Path;

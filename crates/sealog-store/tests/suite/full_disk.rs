@@ -1,4 +1,5 @@
-//! A disk that is full: what is refused, what goes on, and what it takes to resume. On a disk in memory; `crates/sealog-control/tests/suite/full_disk.rs` has a real one.
+//! A disk that is full: what is refused, what goes on, and what it takes to resume. On a disk in memory;
+//! `crates/sealog-control/tests/suite/full_disk.rs` has a real one.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,7 +76,8 @@ fn segments_leave_the_reserve_alone_and_shrink_with_the_room_there_is() {
     let reserve = usize::try_from(options.reserve_bytes).unwrap();
     // Indexes and marks are written after a segment was taken.
     assert!(free + 64 * KIB >= reserve, "{free}");
-    // Beside the reserve, less than another smallest segment, and what the other log has prepared, were left unused.
+    // Beside the reserve, less than another smallest segment, and what the other log has prepared, were left
+    // unused.
     let wasted = 2048 * KIB - reserve - usize::try_from(events).unwrap() * EVENT_BYTES;
     assert!(wasted < 512 * KIB, "{wasted} bytes not used for {events} events");
     assert_eq!(store.ready(), Err(StoreError::NoRoom));
@@ -100,7 +102,8 @@ fn resuming_takes_a_small_segment_and_not_a_whole_doubled_one() {
     eventually("it resumes", || store.ready() == Ok(()));
     append(&store, live(), vec![some_kib(EVENT_BYTES)]);
     assert_valid(&store, live(), events + 1);
-    // A request that is larger than what there is room for is refused, and takes no segment from those that fit.
+    // A request that is larger than what there is room for is refused, and takes no segment from those that
+    // fit.
     make_room();
     let next = || disk.content(&Path::new(DIR).join("live/next.seg")).map_or(0, |content| content.len());
     eventually("the next segment is there", || (smallest..2 * smallest).contains(&next()));
@@ -242,7 +245,8 @@ fn crashes_and_power_cuts_leave_no_room_behind_that_nobody_uses() {
         disk = after;
         taken.push(used(&disk));
     }
-    // Two logs with an active and a next segment each; a power cut may bring back what was removed or cut just before, once.
+    // Two logs with an active and a next segment each; a power cut may bring back what was removed or cut
+    // just before, once.
     assert!(taken.iter().all(|taken| *taken < 8 * 512 * KIB), "{taken:?}");
     let store = open(&disk, &world);
     assert_valid(&store, live(), 40);

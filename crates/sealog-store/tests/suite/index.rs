@@ -1,4 +1,5 @@
-//! Indexes: what a hostile client can make of them, what a damaged or an old one does to answers, and what comes after them.
+//! Indexes: what a hostile client can make of them, what a damaged or an old one does to answers, and what
+//! comes after them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -34,7 +35,8 @@ impl Stage {
         Stage { disk: SimDisk::new(), world: StillWorld::new() }
     }
 
-    /// A data directory that commit d450eb1 has written, whose index files are of version 2: two chains in five segments, some requests with keys, one `actor_id` with a CRC32C of 0.
+    /// A data directory that commit d450eb1 has written, whose index files are of version 2: two chains in
+    /// five segments, some requests with keys, one `actor_id` with a CRC32C of 0.
     fn of_version_2() -> Stage {
         let stage = Stage::new();
         // 2026-11-16T00:55:21Z: its last event had just been sent.
@@ -143,7 +145,8 @@ fn walk(store: &dyn Store, filter: &Filter, limit: usize, reads: &AtomicUsize) -
     }
 }
 
-/// Texts with the same CRC32C, of letters that any client may send. A CRC is affine in the bits of its input: of 48 choices between two letters, 16 are free.
+/// Texts with the same CRC32C, of letters that any client may send. A CRC is affine in the bits of its input:
+/// of 48 choices between two letters, 16 are free.
 fn texts_with_one_crc(count: u64) -> Vec<String> {
     let text = |choices: u64| -> String {
         (0..48).map(|bit| if choices >> bit & 1 == 1 { 'b' } else { 'a' }).collect()
@@ -288,7 +291,8 @@ fn a_page_of_neighbours_is_a_few_reads_and_one_event_is_a_single_small_one() {
     }
 }
 
-/// Records of other chains lie between those of a page. A sector that cannot be read is an error for whoever wants what is in it, and for nobody else.
+/// Records of other chains lie between those of a page. A sector that cannot be read is an error for whoever
+/// wants what is in it, and for nobody else.
 #[test]
 fn a_bad_sector_in_a_record_between_those_of_a_page_takes_none_of_them_with_it() {
     let stage = Stage::new();
@@ -803,7 +807,8 @@ fn a_key_that_was_used_again_is_found_although_its_first_use_is_kept_in_memory()
 
 #[test]
 fn a_filter_of_keys_cannot_be_filled_by_a_client() {
-    // Keys are hashed with the salt before they enter the filter: the bits of a known slot are not those that version 2 would have set.
+    // Keys are hashed with the salt before they enter the filter: the bits of a known slot are not those that
+    // version 2 would have set.
     let (stage, _, _) = stage_with_keys();
     let bytes = stage.disk.content(&index_path(1)).unwrap();
     let sections = sections(&bytes);

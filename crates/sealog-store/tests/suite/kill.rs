@@ -1,4 +1,5 @@
-//! A process that writes is killed with `kill -9` at random moments, again and again, on the same directory. The ledger of acknowledgements is kept here, outside it.
+//! A process that writes is killed with `kill -9` at random moments, again and again, on the same directory.
+//! The ledger of acknowledgements is kept here, outside it.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -173,7 +174,8 @@ fn crashes_leave_no_room_behind_that_nobody_uses() {
         taken.push(["live", "test"].map(|log| allocated(&dir.path().join(log))).iter().sum::<u64>());
     }
     println!("allocated after each of {CYCLES} kills: {taken:?}");
-    // The active segment and the next one of both logs, and for each kill what 8 requests with 20 events each take with their index: far less than the segment of 256 KiB that they were written to.
+    // The active segment and the next one of both logs, and for each kill what 8 requests with 20 events each
+    // take with their index: far less than the segment of 256 KiB that they were written to.
     let (first, last) = (taken[0], taken[taken.len() - 1]);
     assert!(last - first.min(last) < CYCLES * (128 << 10), "{taken:?}");
     let options =
@@ -192,7 +194,8 @@ fn is_there(store: &dyn Store, nonce: &str, (first_seq, hash, ids): &(u64, Hash,
     in_order && event(&ids[ids.len() - 1]).is_some_and(|event| event.sealed.hash == *hash)
 }
 
-/// Every event that is there was sent, whole and once; every one that was acknowledged or sent again is there; all chains are valid.
+/// Every event that is there was sent, whole and once; every one that was acknowledged or sent again is
+/// there; all chains are valid.
 fn check_all(store: &dyn Store, ledger: &Ledger) {
     let mut found: HashMap<String, usize> = HashMap::new();
     for (chain, head) in wait(store.heads()).unwrap() {

@@ -1,4 +1,5 @@
-//! Several nodes on one database, and what can happen to them and to it: one line of events, nothing lost, nothing twice.
+//! Several nodes on one database, and what can happen to them and to it: one line of events, nothing lost,
+//! nothing twice.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -45,7 +46,7 @@ fn line(store: &dyn Store) -> Vec<sealog_core::event::StoredEvent> {
     events
 }
 
-// ---- One hot chain ------------------------------------------------------------------------------------------------
+// ---- One hot chain --------------------------------------------------------------------------------------
 
 #[test]
 fn three_nodes_with_different_clocks_form_one_line_and_each_reads_what_any_has_acknowledged() {
@@ -230,7 +231,7 @@ fn a_key_that_another_node_has_taken_in_the_meantime_is_decided_under_the_lock()
     assert_eq!(line(&two).len(), 1);
 }
 
-// ---- Processes ----------------------------------------------------------------------------------------------------
+// ---- Processes ------------------------------------------------------------------------------------------
 
 /// What the database calls the sessions of processes.
 const HAMMERING: &str = "hammering";
@@ -381,7 +382,7 @@ fn a_stopped_node_that_holds_the_chain_holds_it_for_three_seconds_at_most_and_it
     assert_eq!(after.sealed.hash, receipt.hash);
 }
 
-// ---- The connection -----------------------------------------------------------------------------------------------
+// ---- The connection -------------------------------------------------------------------------------------
 
 /// Passes everything on between a node and the database, until a COMMIT comes that it was told to cut.
 struct Wire {
@@ -440,7 +441,8 @@ fn pass_on(
         && count > 0
     {
         let says = |text: &[u8]| buffer[..count].windows(text.len()).any(|window| window == text);
-        // What is derived from events is committed in the background, at any moment, and says so at its beginning.
+        // What is derived from events is committed in the background, at any moment, and says so at its
+        // beginning.
         is_derived |= says(b"synchronous_commit = off");
         let commits = says(b"COMMIT\0");
         let how = if commits && !is_derived { cut.lock().unwrap().take() } else { None };
@@ -517,7 +519,8 @@ fn a_connection_that_is_cut_around_a_commit_is_resolved_by_the_idempotency_key()
     assert_eq!(line(&direct).len(), 1 + 4 * 3);
 }
 
-/// Passes everything on between a node and the database, until the database has said as many bytes as it may; then the connection is cut.
+/// Passes everything on between a node and the database, until the database has said as many bytes as it may;
+/// then the connection is cut.
 struct Ration {
     port: u16,
     left: Arc<AtomicU64>,
@@ -723,8 +726,9 @@ fn many_chains_that_wait_for_a_lock_leave_connections_for_the_others() {
         for answer in append_to_all("x") {
             assert_eq!(answer.join().unwrap(), Err(StoreError::Deadline));
         }
-        // By now they are known to be contested: they wait, and the last one does not. If they had all connections, it would wait for one of them to give up. A machine
-        // that is too busy for the last one to be acknowledged before the first of the others gives up shows nothing, so it may try again.
+        // By now they are known to be contested: they wait, and the last one does not. If they had all
+        // connections, it would wait for one of them to give up. A machine that is too busy for the last one
+        // to be acknowledged before the first of the others gives up shows nothing, so it may try again.
         let locks = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
         let went_ahead = (0..10).any(|_| {
             let waiting = append_to_all("y");
@@ -746,7 +750,7 @@ fn many_chains_that_wait_for_a_lock_leave_connections_for_the_others() {
     }
 }
 
-// ---- The database -------------------------------------------------------------------------------------------------
+// ---- The database ---------------------------------------------------------------------------------------
 
 #[test]
 fn a_restart_of_the_database_is_an_error_and_then_over() {
@@ -971,7 +975,8 @@ fn a_failover_that_lost_acknowledged_events_is_noticed_and_nothing_is_sealed_ove
     assert_eq!(known, HashSet::from([1, 2, 3, 4, 5]));
 }
 
-/// What a failover to a standby that lagged does to a chain: its last events are gone, and its head is that of the last one left.
+/// What a failover to a standby that lagged does to a chain: its last events are gone, and its head is that
+/// of the last one left.
 fn fail_over_to(database: &Database, seq: u64) {
     database.sql(&format!(
         "BEGIN; DELETE FROM sealog.events WHERE chain_seq > {seq}; DELETE FROM sealog.idempotency WHERE first_seq > {seq};
@@ -1112,7 +1117,8 @@ fn a_loss_that_is_accepted_is_the_next_event_and_every_node_goes_on_whatever_it_
     assert_valid(&a, live(), 6);
     assert_eq!(a.findings(), []);
 
-    // Each of the others has a proof of its own, running or started again, and learns from the chain that it was dealt with.
+    // Each of the others has a proof of its own, running or started again, and learns from the chain that it
+    // was dealt with.
     assert_eq!(append(&c, live(), vec![login("c")]).first_seq, 7);
     let b = marked(&database, marks[1].path());
     assert_eq!(append(&b, live(), vec![login("b")]).first_seq, 8);
@@ -1216,7 +1222,8 @@ fn with_synchronous_standby() -> (Cluster, Cluster, String) {
 #[test]
 fn an_event_is_acknowledged_only_when_a_synchronous_standby_has_it() {
     let (primary, standby, url) = with_synchronous_standby();
-    // A COMMIT that is cancelled while it waits for the standby succeeds, by PostgreSQL's rules: no timeout of ours may cancel it.
+    // A COMMIT that is cancelled while it waits for the standby succeeds, by PostgreSQL's rules: no timeout
+    // of ours may cancel it.
     drop(node(&url, 0));
     let hasty = Options { statement_timeout: Duration::from_secs(1), ..options(0) };
     let store = PostgresStore::open(&url, &hasty).unwrap();

@@ -1,4 +1,5 @@
-//! The PostgreSQL store where it differs from the others: what can be done to its tables, its settings, its schema and its roles.
+//! The PostgreSQL store where it differs from the others: what can be done to its tables, its settings, its
+//! schema and its roles.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -53,7 +54,7 @@ fn seqs(store: &dyn Store) -> Vec<u64> {
     list(store, live(), &Filter::default(), None, 100).iter().map(|event| event.sealed.chain_seq).collect()
 }
 
-// ---- What is done to the tables -----------------------------------------------------------------------------------
+// ---- What is done to the tables -------------------------------------------------------------------------
 
 #[test]
 fn a_change_of_any_field_that_is_hashed_is_found_where_it_was_made() {
@@ -261,7 +262,7 @@ fn an_append_whose_commit_fails_is_an_error_and_leaves_nothing() {
     assert_valid(&store, live(), 11);
 }
 
-// ---- What it keeps ------------------------------------------------------------------------------------------------
+// ---- What it keeps --------------------------------------------------------------------------------------
 
 /// PostgreSQL quotes the row that a rule refuses in its DETAIL.
 #[test]
@@ -361,7 +362,7 @@ fn a_damaged_idempotency_record_is_an_error_and_its_key_is_not_free() {
     assert_valid(&store, live(), 2);
 }
 
-// ---- Settings -----------------------------------------------------------------------------------------------------
+// ---- Settings -------------------------------------------------------------------------------------------
 
 #[test]
 fn settings_that_lose_acknowledged_events_are_refused_by_name_wherever_they_are_set() {
@@ -466,7 +467,7 @@ fn a_standby_is_not_ready_for_events() {
     append(&store, live(), vec![login("a")]);
 }
 
-// ---- The schema ---------------------------------------------------------------------------------------------------
+// ---- The schema -----------------------------------------------------------------------------------------
 
 #[test]
 fn nodes_that_start_at_once_on_an_empty_database_make_one_schema() {
@@ -512,7 +513,8 @@ fn a_newer_schema_is_refused_and_left_as_it_is() {
     assert!(sealog_store::postgres::migrate(&stage.database.url(), false).is_err());
 }
 
-/// Filters by members of `metadata`, whichever comes first in them, while the index follows and when it is there.
+/// Filters by members of `metadata`, whichever comes first in them, while the index follows and when it is
+/// there.
 #[test]
 fn members_are_found_in_whatever_order_they_are_asked_for() {
     let seed = seed("members_are_found_in_whatever_order_they_are_asked_for");
@@ -602,7 +604,8 @@ fn every_hot_table_begins_its_keys_with_chain_id_and_has_no_foreign_key() {
     assert_eq!(json, "0");
 }
 
-/// A database without Citus stands in for one that has it: what the file asks of Citus is a function and a catalog.
+/// A database without Citus stands in for one that has it: what the file asks of Citus is a function and a
+/// catalog.
 #[test]
 fn the_file_for_citus_can_be_run_again_and_distributes_what_is_new() {
     let stage = Stage::new();
@@ -702,7 +705,8 @@ fn no_hot_statement_touches_two_chains() {
     }
 }
 
-/// Every table that it names is bound to the chain of its first parameter, or every row that it inserts is; so is every statement inside it.
+/// Every table that it names is bound to the chain of its first parameter, or every row that it inserts is;
+/// so is every statement inside it.
 fn touches_one_chain(sql: &str) -> bool {
     if let Some(inner) = sql.strip_prefix("WITH ") {
         return parts(inner).into_iter().all(touches_one_chain);
@@ -773,7 +777,8 @@ fn logged(dir: &Path) -> Vec<String> {
     log.lines().filter_map(statement).collect()
 }
 
-/// What there is of Citus for a node that asks: the name of the extension, and that the table of events is distributed. The rows stay where they are.
+/// What there is of Citus for a node that asks: the name of the extension, and that the table of events is
+/// distributed. The rows stay where they are.
 const AS_IF_DISTRIBUTED: &str = "SET allow_system_table_mods = on;
     CREATE TABLE pg_catalog.pg_dist_partition AS SELECT 'sealog.events'::regclass AS logicalrelid;
     INSERT INTO pg_extension VALUES (99999, 'citus', 10, 11, false, '0', NULL, NULL)";
@@ -834,11 +839,12 @@ fn where_events_are_distributed_each_statement_of_an_append_names_its_chain_in_i
     }
 }
 
-// ---- Plans --------------------------------------------------------------------------------------------------------
+// ---- Plans ----------------------------------------------------------------------------------------------
 
 const MANY: usize = 100_000;
 
-/// Event *n* of many: 20 actions, 500 actors of which one sends a twentieth, resources of their own; `never.together` is a frequent action that the frequent actor does not do.
+/// Event *n* of many: 20 actions, 500 actors of which one sends a twentieth, resources of their own;
+/// `never.together` is a frequent action that the frequent actor does not do.
 fn one_of_many(n: usize) -> String {
     let actor = if n.is_multiple_of(20) { 0 } else { n % 500 + 1 };
     let action = match (n % 19, actor) {
@@ -929,7 +935,8 @@ fn a_list_of_any_filters_reads_by_an_index_and_looks_at_a_bounded_number_of_rows
         }
     }
     println!("of {MANY} events a list looked at {} at most: {}", worst.0, worst.1);
-    // However many there are of the rarer of two values: rows that one list looks at, and some to find out which is rarer.
+    // However many there are of the rarer of two values: rows that one list looks at, and some to find out
+    // which is rarer.
     assert!(worst.0 <= 2048 + 3 * 257 + 10, "{worst:?}");
     assert!(worst.0 > 2048, "the worst list must have reached its limit");
     // It goes on from there, to the end.
@@ -940,7 +947,7 @@ fn a_list_of_any_filters_reads_by_an_index_and_looks_at_a_bounded_number_of_rows
     assert_eq!(list(&store, live(), &rare, None, usize::MAX).len(), expected);
 }
 
-// ---- The way to the database --------------------------------------------------------------------------------------
+// ---- The way to the database ----------------------------------------------------------------------------
 
 /// A key and a certificate for `localhost` in files of these names.
 fn make_certificate(dir: &Path, name: &str) {
@@ -964,7 +971,8 @@ fn make_certificate(dir: &Path, name: &str) {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// A cluster that speaks TLS with the key and the certificate `server`, restarted with whatever else was set up.
+/// A cluster that speaks TLS with the key and the certificate `server`, restarted with whatever else was set
+/// up.
 fn with_tls(dir: &Path, set_up: impl Fn(&Cluster)) -> Cluster {
     let cluster = Cluster::start("");
     for name in ["server.key", "server.pem"] {

@@ -1,4 +1,5 @@
-//! Power cuts and failing disks, on a disk in memory that loses what was not synced. A ledger outside the store keeps every acknowledgement.
+//! Power cuts and failing disks, on a disk in memory that loses what was not synced. A ledger outside the
+//! store keeps every acknowledgement.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -71,7 +72,8 @@ impl Ledger {
         }
     }
 
-    /// Everything that was acknowledged is there, once, as it was; nothing is there that was not sent; all chains are whole.
+    /// Everything that was acknowledged is there, once, as it was; nothing is there that was not sent; all
+    /// chains are whole.
     fn check(&self, store: &dyn Store) {
         let (mut lost, mut wrong) = (0, 0);
         let acked = self.acked.lock().unwrap();
@@ -107,7 +109,8 @@ impl Ledger {
     }
 }
 
-/// One run of many power cuts in a row on the same disk, at random moments of start-up, load and stop. The number of acknowledged requests.
+/// One run of many power cuts in a row on the same disk, at random moments of start-up, load and stop. The
+/// number of acknowledged requests.
 fn power_cuts(cycles: u64, seed: u64) -> usize {
     let mut dice = Dice::new(seed);
     let world = StillWorld::new();
@@ -199,7 +202,8 @@ fn a_failed_sync_or_write_fails_its_requests_and_stops_appends_until_the_next_st
         // The failure may have hit a mark or an index, which are not in the path of events.
         if store.ready().is_err() {
             assert!(matches!(store.ready(), Err(StoreError::Poisoned(_))));
-            // Live and test events have a log each; one of the two has failed, and a chain that the ledger does not know shows which.
+            // Live and test events have a log each; one of the two has failed, and a chain that the ledger
+            // does not know shows which.
             let refused = |mode| {
                 matches!(
                     try_append(&store, chain(9, 9, mode), vec![login("probe")]),
@@ -310,8 +314,8 @@ fn an_idempotency_key_and_its_events_survive_together_or_not_at_all() {
     }
 }
 
-/// The tests above must be able to fail. `scripts/torture mutants` has the deliberate bugs that this disk does not
-/// show: frames without a checksum, keys outside of their frame.
+/// The tests above must be able to fail. `scripts/torture mutants` has the deliberate bugs that this disk
+/// does not show: frames without a checksum, keys outside of their frame.
 ///
 /// One build has all of them as switches. Each must turn a test red, for the reason that it is there for.
 #[test]

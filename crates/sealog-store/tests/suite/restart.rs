@@ -1,4 +1,5 @@
-//! What a store is after it was closed and opened again, and what it says of files that are not as it left them.
+//! What a store is after it was closed and opened again, and what it says of files that are not as it left
+//! them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -310,7 +311,8 @@ fn an_unreadable_frame_leaves_its_neighbours_readable() {
         .map(|number| stage.file(&format!("{number:08}.log")))
         .find(|path| find(path, "session/batch").is_some())
         .unwrap();
-    // The frame's header: 88 bytes before its first record, whose text is 88 bytes and the annotations further on.
+    // The frame's header: 88 bytes before its first record, whose text is 88 bytes and the annotations
+    // further on.
     let text = find(&path, "\"action\":\"user.login\",\"actor_id\":\"batch\"").unwrap();
     let bytes = fs::read(&path).unwrap();
     let header = (0..text).rev().find(|at| &bytes[*at..at + 4] == b"SLFR").unwrap();

@@ -16,6 +16,7 @@ pub(crate) struct Host {
     pub app_url: Option<String>,
     /// Where operators reach the console, or why that cannot be said.
     pub console_url: Result<String, String>,
-    /// Tells the drain of this process that there are records. Where no server runs, the next one drains them.
+    /// Tells the drain of this process that there are records. Where no server runs, the next one drains
+    /// them.
     pub wake: Wake,
 }

@@ -1,10 +1,12 @@
-//! What a server knows of its store, for support: what it has found wrong, and how large things are. Nothing that an event holds.
+//! What a server knows of its store, for support: what it has found wrong, and how large things are. Nothing
+//! that an event holds.
 
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
 
-/// Of an answer, what each of its lists may take: all three and the rest fit into a line of the socket (`protocol.rs: LINE_BYTES_MAX`).
+/// Of an answer, what each of its lists may take: all three and the rest fit into a line of the socket
+/// (`protocol.rs: LINE_BYTES_MAX`).
 const LIST_BYTES_MAX: usize = 16 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -131,7 +131,8 @@ impl Named {
         parts.next().is_none().then_some(named)
     }
 
-    /// Its tenant is known from control data. A chain of no project would be made by its own acceptance, so a mistyped id must find nothing.
+    /// Its tenant is known from control data. A chain of no project would be made by its own acceptance, so a
+    /// mistyped id must find nothing.
     async fn chain(&self, control: &Control) -> Result<ChainId, Failure> {
         let Named { tenant_id, project_id, mode } = *self;
         let owner = if project_id.is_system() {

@@ -1,10 +1,11 @@
 //! Administrative commands: one function does what a command asks, and two carriers bring it there.
 //!
-//! While a server runs, the store is the server's, and a command goes to it through a Unix socket in the data directory
-//! ([`socket`]). While none runs, the command opens the store itself ([`client`]). Both call [`operations::administer`].
-//!
-//! A new command is a file beside [`loss`], a variant of [`operations::Request`] and of [`operations::Answer`], and an arm of
+//! While a server runs, the store is the server's, and a command goes to it through a Unix socket in the data
+//! directory ([`socket`]). While none runs, the command opens the store itself ([`client`]). Both call
 //! [`operations::administer`].
+//!
+//! A new command is a file beside [`loss`], a variant of [`operations::Request`] and of
+//! [`operations::Answer`], and an arm of [`operations::administer`].
 
 pub(crate) mod client;
 pub(crate) mod host;

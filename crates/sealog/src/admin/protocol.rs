@@ -3,10 +3,11 @@
 //! ```text
 //! server  {"sealog_admin":2}                                               the version of this protocol
 //! client  {"accept_loss":{"chain":"…","reason":"…"}}
-//! server  {"done":{"accept_loss":{…}}}   or   {"failed":"a text for the operator"}, {"not_found":"…"}, {"wrong":"…"}
+//! server  {"done":{"accept_loss":{…}}} or {"failed":"a text for the operator"}, {"not_found":"…"},
+//!         {"wrong":"…"}
 //! ```
-//! The server speaks first. A client that has not been greeted has not been heard, so a connection that a stopping server
-//! leaves in its queue is safe to try again elsewhere; whoever was greeted is answered.
+//! The server speaks first. A client that has not been greeted has not been heard, so a connection that a
+//! stopping server leaves in its queue is safe to try again elsewhere; whoever was greeted is answered.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -103,13 +104,14 @@ pub(super) fn socket_path(data_dir: &Path) -> PathBuf {
     data_dir.join(SOCKET)
 }
 
-/// Whether a user may command: the owner of the data directory, who can read and change everything in it anyway, and root.
+/// Whether a user may command: the owner of the data directory, who can read and change everything in it
+/// anyway, and root.
 pub(super) fn may_command(uid: u32, owner: u32) -> bool {
     uid == owner || uid == 0
 }
 
-/// Why what stands in the socket's place is not to be trusted with a command, or to be believed: it was not made by the
-/// server of this data directory.
+/// Why what stands in the socket's place is not to be trusted with a command, or to be believed: it was not
+/// made by the server of this data directory.
 pub(super) fn distrusted(socket: &Metadata, owner: u32) -> Option<String> {
     if !socket.file_type().is_socket() {
         return Some("is no socket".into());

@@ -1,7 +1,8 @@
 //! The socket in the data directory on which a running server takes administrative commands.
 //!
-//! File permissions decide who gets in: the socket is bound with mode 0600 in a directory of mode 0700. That the client is the
-//! directory's owner or root is checked again by the credentials that the kernel gives of it.
+//! File permissions decide who gets in: the socket is bound with mode 0600 in a directory of mode 0700. That
+//! the client is the directory's owner or root is checked again by the credentials that the kernel gives of
+//! it.
 
 use std::convert::Infallible;
 use std::fs::{self, File, TryLockError};
@@ -25,7 +26,8 @@ use super::protocol::{Address, Greeting, LINE_BYTES_MAX, Reply, VERSION, line, m
 const CLIENTS_MAX: usize = 8;
 /// For the request to arrive whole, and for the answer to be taken.
 const CLIENT_DEADLINE: Duration = Duration::from_secs(5);
-/// For the work. Every command is short; a disk or a database that hangs must not keep the server from stopping.
+/// For the work. Every command is short; a disk or a database that hangs must not keep the server from
+/// stopping.
 pub(super) const WORK_DEADLINE: Duration = Duration::from_secs(60);
 /// How often to look whether the directory is free.
 const LOCK_POLL: Duration = Duration::from_millis(200);
@@ -54,8 +56,8 @@ fn identity(metadata: &fs::Metadata) -> Identity {
     (metadata.dev(), metadata.ino())
 }
 
-/// The data directory of a PostgreSQL store is locked by nobody else: whoever has this lock is the only server or command there.
-/// Nothing while another one has it.
+/// The data directory of a PostgreSQL store is locked by nobody else: whoever has this lock is the only
+/// server or command there. Nothing while another one has it.
 pub(super) fn lock_directory(data_dir: &Path) -> io::Result<Option<File>> {
     let directory = File::open(data_dir)?;
     match directory.try_lock() {
@@ -66,13 +68,14 @@ pub(super) fn lock_directory(data_dir: &Path) -> io::Result<Option<File>> {
 }
 
 impl AdminSocket {
-    /// Of a server that has this store open. The directory is locked until this is dropped, which is after the store was closed.
+    /// Of a server that has this store open. The directory is locked until this is dropped, which is after
+    /// the store was closed.
     pub(crate) fn new(data_dir: PathBuf, host: Host) -> AdminSocket {
         AdminSocket { data_dir, host, lock: OnceLock::new() }
     }
 
-    /// Takes commands until the server stops, and ends when those under way are done. A socket that cannot be made is logged, and the
-    /// server serves its clients without it.
+    /// Takes commands until the server stops, and ends when those under way are done. A socket that cannot be
+    /// made is logged, and the server serves its clients without it.
     pub(crate) async fn serve(&self, stopped: impl Future<Output = ()>) {
         let mut stopped = std::pin::pin!(stopped);
         let listening = tokio::select! {
@@ -117,7 +120,8 @@ impl AdminSocket {
 
     async fn listen(&self) -> Result<Listening, String> {
         let text = |error: io::Error| error.to_string();
-        // The embedded store has locked the directory. Beside a database a command may be at work there, or another server by mistake.
+        // The embedded store has locked the directory. Beside a database a command may be at work there, or
+        // another server by mistake.
         if !self.host.opened.is_embedded() {
             let lock = self.await_lock().await.map_err(text)?;
             self.lock.set(lock).expect("it listens once");
@@ -128,7 +132,8 @@ impl AdminSocket {
         Ok(Listening { listener, owner, file })
     }
 
-    /// Takes the socket away, unless something else stands in its place: the directory may have been moved, and another server begun in a new one.
+    /// Takes the socket away, unless something else stands in its place: the directory may have been moved,
+    /// and another server begun in a new one.
     fn remove(&self, file: Identity) {
         let path = socket_path(&self.data_dir);
         if fs::symlink_metadata(&path).is_ok_and(|found| identity(&found) == file)
@@ -165,7 +170,8 @@ impl AdminSocket {
         }
         let bind = || {
             let socket = UnixSocket::new_stream()?;
-            // Linux gives the file the mode of the socket, less the umask: it is never there with a wider one.
+            // Linux gives the file the mode of the socket, less the umask: it is never there with a wider
+            // one.
             rustix::fs::fchmod(&socket, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
             socket.bind(&Address::of(&self.data_dir)?.path)?;
             socket.listen(u32::try_from(CLIENTS_MAX).unwrap_or(u32::MAX))

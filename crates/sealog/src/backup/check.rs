@@ -1,4 +1,5 @@
-//! Whether a backup is whole: every file has its digest, and every chain is walked from its first event to the head in the manifest, on all cores. Nothing is restored for it.
+//! Whether a backup is whole: every file has its digest, and every chain is walked from its first event to
+//! the head in the manifest, on all cores. Nothing is restored for it.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Does `act` for each item, and hands the results to `take` in the order of the items. As many items as there
-/// are cores are in work at a time, because each may be a whole segment in memory.
+/// Does `act` for each item, and hands the results to `take` in the order of the items. As many items as
+/// there are cores are in work at a time, because each may be a whole segment in memory.
 pub(super) fn on_all_cores<T: Sync, R: Send>(
     items: &[T],
     act: impl Fn(&T) -> R + Sync,

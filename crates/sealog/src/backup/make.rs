@@ -1,4 +1,5 @@
-//! How a backup is made: every segment of a moment goes to its place, then control data and keys, and last the manifest.
+//! How a backup is made: every segment of a moment goes to its place, then control data and keys, and last
+//! the manifest.
 
 use std::collections::BTreeMap;
 
@@ -131,7 +132,8 @@ fn missing(log: &LogMoment) -> Vec<u64> {
     missing
 }
 
-/// Whether a store is what a backup was made of, and events behind that: then its heads are known, but for the events behind.
+/// Whether a store is what a backup was made of, and events behind that: then its heads are known, but for
+/// the events behind.
 fn goes_on(manifest: &Manifest, moment: &Moment) -> bool {
     moment.logs.iter().all(|log| {
         let Some(before) = manifest.logs.iter().find(|before| before.mode == log.mode) else { return false };

@@ -1,4 +1,5 @@
-//! The manifest of a backup: what it consists of, and where every chain ended. Written last, so that a backup without one is none.
+//! The manifest of a backup: what it consists of, and where every chain ended. Written last, so that a backup
+//! without one is none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -179,7 +180,8 @@ impl Manifest {
         }
     }
 
-    /// What this program never writes. The digest of a manifest says that it is whole, not who made it: its names become paths, and its numbers sizes, of whoever restores it.
+    /// What this program never writes. The digest of a manifest says that it is whole, not who made it: its
+    /// names become paths, and its numbers sizes, of whoever restores it.
     fn foreign(&self) -> Option<String> {
         let is_digest = |text: &str| unhex(text).is_some_and(|bytes| bytes.len() == DIGEST_BYTES);
         let (mut modes, mut names) = (BTreeSet::new(), BTreeSet::new());
@@ -245,7 +247,8 @@ fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
-/// A replica comes to a million of them within two weeks: the order is that of [`number_of`], not of the alphabet.
+/// A replica comes to a million of them within two weeks: the order is that of [`number_of`], not of the
+/// alphabet.
 fn name(number: u64, now_ms: u64) -> String {
     let time: String = iso_ms(now_ms).chars().filter(|c| !matches!(c, '-' | ':')).collect();
     let seconds = time.split('.').next().unwrap_or_default();

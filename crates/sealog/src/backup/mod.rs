@@ -1,9 +1,11 @@
-//! `sealog backup` and `sealog restore`: copies of a store that are checked before they are relied on. `docs/adr/0025-backups-of-shared-segments.md` has the reasons.
+//! `sealog backup` and `sealog restore`: copies of a store that are checked before they are relied on.
+//! `docs/adr/0025-backups-of-shared-segments.md` has the reasons.
 //!
-//! [`create`] asks the server for a moment of the store ([`moment`]), copies what is new from the data directory ([`source`]) into a directory or a stream ([`target`]) and writes a manifest
-//! ([`manifest`]). [`check`] walks the chains of a backup. [`restore`] makes a data directory of one, and [`rollback`] knows what it must not end behind:
-//! what old data directories prove ([`old_data`]) is a part of it,
-//! and [`tail`] takes over what they have behind the end of the backup.
+//! [`create`] asks the server for a moment of the store ([`moment`]), copies what is new from the data
+//! directory ([`source`]) into a directory or a stream ([`target`]) and writes a manifest ([`manifest`]).
+//! [`check`] walks the chains of a backup. [`restore`] makes a data directory of one, and [`rollback`] knows
+//! what it must not end behind: what old data directories prove ([`old_data`]) is a part of it, and [`tail`]
+//! takes over what they have behind the end of the backup.
 
 mod check;
 mod copied;

@@ -217,7 +217,8 @@ pub(super) fn header(dir: &Path, number: u64) -> Option<Header> {
 
 struct Segment {
     path: PathBuf,
-    /// Its number, and where it ends, as the next segment says. What stands behind that was written again there.
+    /// Its number, and where it ends, as the next segment says. What stands behind that was written again
+    /// there.
     end: Option<(u64, u64)>,
     is_last: bool,
 }

@@ -4,7 +4,8 @@
 //! FORMAT                           the line "sealog backup 1"
 //! REPLICA                          where `sealog replicate` keeps its one copy
 //! backups/000001-20261116T173915Z.json   a manifest for each backup
-//! live/00000001-SALT.log           segments, shared by all backups that have them. They only grow, behind what any manifest names
+//! live/00000001-SALT.log           segments, shared by all backups that have them. They only grow, behind
+//!                                  what any manifest names
 //! test/00000001-SALT.log
 //! files/SHA256                     control data and other files, by their digest
 //! ```
@@ -71,7 +72,8 @@ impl Place {
         match fs::read_to_string(&format) {
             Ok(text) if text.trim_end() == FORMAT => {
                 let lock = File::open(&format).map_err(|error| Failure::of_path(&format, &error))?;
-                // Where there are no locks, a replica that is kept meanwhile can make the reader fail, which is then said.
+                // Where there are no locks, a replica that is kept meanwhile can make the reader fail, which
+                // is then said.
                 let _ = lock.lock_shared();
                 Ok(Place { path: path.to_owned(), _lock: lock })
             }
@@ -237,7 +239,8 @@ impl Place {
         Ok(())
     }
 
-    /// To write behind what any manifest names of a segment. What a killed process has left there is written over.
+    /// To write behind what any manifest names of a segment. What a killed process has left there is written
+    /// over.
     pub(super) fn extend_segment(&self, mode: &str, number: u64, salt: &str) -> io::Result<Tail> {
         let path = self.segment_path(mode, number, salt);
         OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map(Tail)

@@ -27,7 +27,8 @@ pub(super) struct Restored<'a> {
     pub recovered_events: u64,
 }
 
-/// Puts the records where the next start of the server drains them from. The tenants of lost chains are told which; a receipt that names no chain is told to all.
+/// Puts the records where the next start of the server drains them from. The tenants of lost chains are told
+/// which; a receipt that names no chain is told to all.
 pub(super) async fn add_records(control: &Control, restored: &Restored<'_>) -> Result<usize, String> {
     let recorder = Recorder::new(Actor::Host, Arc::new(SystemWorld));
     let (mut after, mut count) = (None, 0);

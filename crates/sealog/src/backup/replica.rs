@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! t0  the server tells a moment
-//! t1  new bytes of segments are read, and every event in them is verified against the head that the copy has of its chain
+//! t1  new bytes of segments are read, and every event in them is verified against the head that the copy has
+//!     of its chain
 //! t2  they are written behind what the manifest names, and synced
 //! t3  the next manifest is there; the one before is removed
 //! ```
@@ -229,7 +230,8 @@ impl Replica {
         Ok(Grown { text, heads: walk_heads, open })
     }
 
-    /// Takes over the segments that the copy has whole, and that the server has as well. The number of the last one.
+    /// Takes over the segments that the copy has whole, and that the server has as well. The number of the
+    /// last one.
     fn keep_full(&self, log: &LogMoment, text: &mut LogText) -> Result<Option<u64>, Stopped> {
         let Some(known) = self.known(&log.mode) else { return Ok(None) };
         let Some((_, full)) = known.segments.split_last() else { return Ok(None) };
@@ -280,7 +282,8 @@ impl Replica {
         if now.bytes >= known.bytes {
             return Ok((had.clone(), open));
         }
-        // A server that was killed writes its last group again, into the next segment: back to where this one ends now.
+        // A server that was killed writes its last group again, into the next segment: back to where this one
+        // ends now.
         let before = match open.before.take() {
             Some(before) => before,
             None => self.heads_before(log, known.number)?,
@@ -328,7 +331,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Removes what only earlier manifests had, unless somebody reads it: a restore of this copy, or its verification. What cannot be removed is removed the next time.
+    /// Removes what only earlier manifests had, unless somebody reads it: a restore of this copy, or its
+    /// verification. What cannot be removed is removed the next time.
     fn sweep(&self) {
         let (Some(manifest), Some(_lock)) = (&self.manifest, self.place.without_readers()) else { return };
         for found in self.place.list().into_iter().flatten().filter(|found| found.id != manifest.id) {

@@ -24,8 +24,9 @@ use crate::cli::exit::{EXIT_CODES, Exit, Failure};
 use crate::copy::is_url;
 use crate::files::write_new;
 
-/// From the beginning of a look to that of the next one. What it costs the server is bounded without a rest: it has one request of this command at a time, for a few megabytes at most, and
-/// none while these are verified and written.
+/// From the beginning of a look to that of the next one. What it costs the server is bounded without a rest:
+/// it has one request of this command at a time, for a few megabytes at most, and none while these are
+/// verified and written.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The shortest and the longest pause after a failure.
 const RETRY_MIN: Duration = Duration::from_secs(1);
@@ -165,7 +166,8 @@ struct Report {
 }
 
 impl Report {
-    /// Of a look that ends now. What it brought may have come as soon as the one before, if there was one, had begun; without anything new the copy was as good as the store.
+    /// Of a look that ends now. What it brought may have come as soon as the one before, if there was one,
+    /// had begun; without anything new the copy was as good as the store.
     fn of(round: &Round, begun: Instant, before: Option<Instant>) -> Report {
         let age = begun.elapsed();
         let behind = match before {

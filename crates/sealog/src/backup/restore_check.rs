@@ -1,5 +1,5 @@
-//! `sealog restore check`: whether a database that was restored by its own tools has every event that is known
-//! to have been acknowledged.
+//! `sealog restore check`: whether a database that was restored by its own tools has every event that is
+//! known to have been acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -156,8 +156,8 @@ async fn compare(opened: &Opened, matches: &ArgMatches, known: &mut Known) -> Re
     Ok(Compared { lost, broken, chains, accepted })
 }
 
-/// Records what is lost, and leaves out what was accepted before. A chain has one record, of its furthest loss.
-/// So the nearest is recorded first, and each is held against the acceptances by itself.
+/// Records what is lost, and leaves out what was accepted before. A chain has one record, of its furthest
+/// loss. So the nearest is recorded first, and each is held against the acceptances by itself.
 async fn still_lost(database: &PostgresStore, mut left: Vec<Behind>) -> Result<Vec<Behind>, StoreError> {
     let mut lost = Vec::new();
     while !left.is_empty() {

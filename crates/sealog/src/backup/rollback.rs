@@ -81,7 +81,8 @@ impl Known {
         }
     }
 
-    /// Of the backups that were made after this one, of the same store. Those that cannot be read, and why: what they had is not known.
+    /// Of the backups that were made after this one, of the same store. Those that cannot be read, and why:
+    /// what they had is not known.
     pub(super) fn add_newer(&mut self, place: &Place, than: &Manifest) -> Result<Vec<String>, String> {
         let mut unread = Vec::new();
         for Found { id, manifest } in place.list()? {
@@ -169,8 +170,8 @@ impl Known {
             .flat_map(|(chain, known)| known.iter().map(move |(head, by)| (*chain, *head, &**by)))
     }
 
-    /// What is known and not there, by chain and `chain_seq`. Takes the heads of the chains, the wanted events
-    /// that were found, and the last events that were dropped for their age.
+    /// What is known and not there, by chain and `chain_seq`. Takes the heads of the chains, the wanted
+    /// events that were found, and the last events that were dropped for their age.
     pub(super) fn behind(
         &self,
         heads: &BTreeMap<ChainId, Head>,

@@ -61,7 +61,8 @@ fn header(name: &str, bytes: u64) -> io::Result<[u8; BLOCK]> {
     Ok(header)
 }
 
-/// Unpacks a stream that this program has written into a directory. Anything else in it is refused: a path that leads elsewhere, a link, a file that it would not write.
+/// Unpacks a stream that this program has written into a directory. Anything else in it is refused: a path
+/// that leads elsewhere, a link, a file that it would not write.
 pub(super) fn unpack(mut stream: impl Read, dir: &Path) -> Result<(), Failure> {
     let broken =
         |why: &str| Failure::new(Exit::Broken, format!("the stream is no backup, or not all of one: {why}"));

@@ -49,8 +49,9 @@ pub(super) trait Target {
     fn finish(&mut self, manifest: &Manifest) -> Result<(), String>;
 }
 
-/// How fast to go. A store that accepts events comes first: after each piece as long a pause as it took, so that at most half of the disk's time goes into this, and a longer one where
-/// the server leaves no core idle, which shows in how long the piece has waited for one.
+/// How fast to go. A store that accepts events comes first: after each piece as long a pause as it took, so
+/// that at most half of the disk's time goes into this, and a longer one where the server leaves no core
+/// idle, which shows in how long the piece has waited for one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub gentle: bool,

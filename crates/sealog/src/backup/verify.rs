@@ -106,7 +106,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     Ok(if is_whole { ExitCode::SUCCESS } else { Exit::Broken.into() })
 }
 
-/// The backup of this name, or the newest. One that cannot be read is no reason to take an older one in silence.
+/// The backup of this name, or the newest. One that cannot be read is no reason to take an older one in
+/// silence.
 pub(super) fn select(place: &Place, id: Option<&str>) -> Result<Manifest, Failure> {
     let listed = place.list()?;
     let found = match id {

@@ -95,7 +95,8 @@ pub(super) fn client(matches: &ArgMatches, key: Key) -> Result<Client, Failure> 
     let url = url.or_else(|| profile.url.clone()).unwrap_or_else(|| URL.to_owned());
     let found = |variable: &str, kept: &Option<Zeroizing<String>>| match (var(variable), &profile.url) {
         (Some(given), _) => Ok(Some(Zeroizing::new(given))),
-        // It goes to the service that it was kept for and to no other, whatever the environment of this command names.
+        // It goes to the service that it was kept for and to no other, whatever the environment of this
+        // command names.
         (None, Some(home)) if kept.is_some() && !is_same_origin(home, &url) => Err(Failure::usage(format!(
             "the profile {:?} has its key for {home}, which is not sent to {url} (--url, SEALOG_URL): keep one for that address with `sealog login --url {url} --profile NAME`, or give it in {variable}",
             asked.as_deref().unwrap_or(profile::DEFAULT)

@@ -23,11 +23,12 @@ const CONFLICT: &str = "event/idempotency_key_conflict";
 pub(super) struct Delivered {
     pub sealed: Vec<(usize, String)>,
     pub refused: Vec<(usize, ClientError)>,
-    /// Why not everything was heard. What was sealed is known by its keys, and the whole batch may be sent again.
+    /// Why not everything was heard. What was sealed is known by its keys, and the whole batch may be sent
+    /// again.
     pub unheard: Option<ClientError>,
-    /// Events of which it is not known whether the service has them, in order: where they were, and with the keys that
-    /// they were sent with. Whoever sends these again, and not the whole batch, gets no event twice, even if the
-    /// service takes by then what it has refused now.
+    /// Events of which it is not known whether the service has them, in order: where they were, and with the
+    /// keys that they were sent with. Whoever sends these again, and not the whole batch, gets no event
+    /// twice, even if the service takes by then what it has refused now.
     pub left: Vec<(Vec<usize>, Batch)>,
     /// Of those that are sealed, how many were before this.
     pub replayed: usize,
@@ -38,10 +39,12 @@ struct Accepted {
     log_ids: Vec<String>,
 }
 
-/// For whoever makes the same batch with the same key again, perhaps when the service takes what it has refused before, such as an action that was registered meanwhile.
+/// For whoever makes the same batch with the same key again, perhaps when the service takes what it has
+/// refused before, such as an action that was registered meanwhile.
 ///
-/// One event can spoil a batch, and the others are sent one by one then. The first that is taken gets the key of the batch: it can never be taken whole afterwards, and the events
-/// that were are found again by their keys.
+/// One event can spoil a batch, and the others are sent one by one then. The first that is taken gets the key
+/// of the batch: it can never be taken whole afterwards, and the events that were are found again by their
+/// keys.
 pub(super) async fn deliver_again(client: &Client, batch: &Batch) -> Delivered {
     let mut delivered = Delivered::default();
     match post(client, batch).await {
@@ -91,8 +94,9 @@ async fn each(client: &Client, batch: &Batch, delivered: &mut Delivered) {
     }
 }
 
-/// One event can spoil a batch. The service says which: the others are sent again without it, with a key that is made of the batch's and of the
-/// places that are missing, so that this, too, may be repeated. Ends when `over` does, whatever is still left then.
+/// One event can spoil a batch. The service says which: the others are sent again without it, with a key that
+/// is made of the batch's and of the places that are missing, so that this, too, may be repeated. Ends when
+/// `over` does, whatever is still left then.
 pub(super) async fn deliver_until(
     client: &Client,
     batch: &Batch,

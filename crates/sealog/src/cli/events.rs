@@ -14,7 +14,8 @@ use super::exit::{Exit, Failure};
 use super::listing::{Filters, PAGE_MAX, with_filters};
 use super::output::{self, Form};
 
-/// How many events `tail` looks back for what it has already shown. When more come between two looks it says so.
+/// How many events `tail` looks back for what it has already shown. When more come between two looks it says
+/// so.
 const CATCH_UP_MAX: usize = 10_000;
 
 pub(super) fn command() -> Command {
@@ -116,7 +117,8 @@ async fn get(client: &Client, matches: &ArgMatches, form: Form) -> Result<(), Fa
     Ok(())
 }
 
-/// JSON with a line for each of its members. Texts and numbers stay as they are; only what a terminal must not be sent is escaped, as JSON escapes it.
+/// JSON with a line for each of its members. Texts and numbers stay as they are; only what a terminal must
+/// not be sent is escaped, as JSON escapes it.
 fn indented(text: &str) -> String {
     let (mut out, mut depth, mut in_text, mut escaped) =
         (String::with_capacity(text.len() * 2), 0usize, false, false);

@@ -60,7 +60,8 @@ impl Failure {
         Failure::new(Exit::Usage, message)
     }
 
-    /// Of a path that the command line or a setting names: that it is not there, is something else or is closed to this user is theirs to correct; a full or broken disk is not.
+    /// Of a path that the command line or a setting names: that it is not there, is something else or is
+    /// closed to this user is theirs to correct; a full or broken disk is not.
     pub(crate) fn of_path(path: &Path, error: &io::Error) -> Failure {
         let is_named_wrongly = matches!(
             error.kind(),

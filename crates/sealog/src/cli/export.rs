@@ -175,7 +175,8 @@ impl Part {
     fn finish(mut self, is_forced: bool) -> Result<(), Failure> {
         self.file.flush()?;
         self.file.get_ref().sync_all()?;
-        // A link is not made where a file is: one that has appeared meanwhile, perhaps by another export, stays.
+        // A link is not made where a file is: one that has appeared meanwhile, perhaps by another export,
+        // stays.
         let named = match is_forced {
             true => fs::rename(&self.path, &self.becomes),
             false => match fs::hard_link(&self.path, &self.becomes) {
@@ -264,7 +265,8 @@ fn closed_is_no_error(written: std::io::Result<()>) -> Result<bool, Failure> {
     }
 }
 
-/// In the order of the columns, quoted as the dashboard's exports are. `metadata` is the text that was hashed.
+/// In the order of the columns, quoted as the dashboard's exports are. `metadata` is the text that was
+/// hashed.
 fn put_row(event: &str, out: &mut Vec<u8>) -> Result<(), Failure> {
     let bad = |error| Failure::new(Exit::Failure, format!("the service has sent what is no event: {error}"));
     let fields: std::collections::HashMap<&str, &RawValue> = serde_json::from_str(event).map_err(bad)?;

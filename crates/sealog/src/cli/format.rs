@@ -1,5 +1,5 @@
-//! What events look like to those who take them over. A format is a row of [`FORMATS`]: its name and what it is. How it is written is in `sealog-formats`,
-//! beside the table that says which field becomes which.
+//! What events look like to those who take them over. A format is a row of [`FORMATS`]: its name and what it
+//! is. How it is written is in `sealog-formats`, beside the table that says which field becomes which.
 
 use sealog_formats::output;
 

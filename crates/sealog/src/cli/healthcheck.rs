@@ -1,4 +1,5 @@
-//! `sealog healthcheck`: whether a server accepts events, for containers that have no other program to ask with.
+//! `sealog healthcheck`: whether a server accepts events, for containers that have no other program to ask
+//! with.
 
 use std::process::ExitCode;
 use std::time::Duration;

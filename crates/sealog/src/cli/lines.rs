@@ -1,4 +1,5 @@
-//! Lines of a file or a pipe, read by a thread of their own: a pipe that says nothing must not hold up what was already read.
+//! Lines of a file or a pipe, read by a thread of their own: a pipe that says nothing must not hold up what
+//! was already read.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -54,7 +55,8 @@ pub(super) fn name(path: &str) -> &str {
     if path == "-" { "standard input" } else { path }
 }
 
-/// A file, or standard input for `-`. Nothing is buffered on the way: all that was read is with whoever reads it.
+/// A file, or standard input for `-`. Nothing is buffered on the way: all that was read is with whoever reads
+/// it.
 pub(super) fn open(path: &str) -> Result<File, Failure> {
     let bad = |error: io::Error| {
         Failure::usage(format!(

@@ -1,5 +1,5 @@
-//! The commands: one file each. What they share stands beside them: how to reach the service ([`connect`]), the codes with which they end ([`exit`]), and how things look on a
-//! terminal ([`output`]).
+//! The commands: one file each. What they share stands beside them: how to reach the service ([`connect`]),
+//! the codes with which they end ([`exit`]), and how things look on a terminal ([`output`]).
 //!
 //! Standard output is data, standard error is talk.
 

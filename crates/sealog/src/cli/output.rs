@@ -25,7 +25,8 @@ impl Form {
     }
 }
 
-/// Text of an event on one line: what could move the cursor, colour the screen or turn the direction of writing is shown as an escape.
+/// Text of an event on one line: what could move the cursor, colour the screen or turn the direction of
+/// writing is shown as an escape.
 pub(crate) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -49,7 +49,8 @@ pub(super) fn path(var: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
     Some(config.join("sealog/config.toml"))
 }
 
-/// The profile of this name. That there is no file, or nothing in it under the default name, is fine unless one was asked for.
+/// The profile of this name. That there is no file, or nothing in it under the default name, is fine unless
+/// one was asked for.
 pub(super) fn read(path: Option<&Path>, asked: Option<&str>) -> Result<Profile, Failure> {
     let missing = |why: String| match asked {
         Some(name) => Err(Failure::usage(format!("there is no profile {name:?}: {why}"))),
@@ -112,7 +113,8 @@ pub(super) fn names(path: &Path) -> Result<Vec<String>, Failure> {
     Ok(file(path)?.profiles.into_keys().collect())
 }
 
-/// The same file with one profile set, and everything else in it, comments included, as it was. Nothing where that cannot be done: TOML has more ways to write a profile than this changes.
+/// The same file with one profile set, and everything else in it, comments included, as it was. Nothing where
+/// that cannot be done: TOML has more ways to write a profile than this changes.
 pub(super) fn with_profile(text: &str, name: &str, profile: &Profile) -> Option<Zeroizing<String>> {
     let mut section = Zeroizing::new(String::new());
     let mut line = |key: &str, value: Option<&str>| {

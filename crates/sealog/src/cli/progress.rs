@@ -29,8 +29,8 @@ pub(super) fn input(is_quiet: bool, doing: &str, bytes: Option<u64>) -> Progress
     styled(is_quiet, bytes, &template)
 }
 
-/// A line on standard error, for which the bar makes room. Where standard error cannot be written, as on a terminal that is gone, there is nobody to
-/// tell, and what was to be done is done all the same.
+/// A line on standard error, for which the bar makes room. Where standard error cannot be written, as on a
+/// terminal that is gone, there is nobody to tell, and what was to be done is done all the same.
 pub(super) fn tell(bar: &ProgressBar, text: &str) {
     bar.suspend(|| {
         let _ = writeln!(std::io::stderr(), "sealog: {text}");

@@ -66,7 +66,8 @@ impl Place<'_> {
     }
 }
 
-/// What an event of Sealog's ends with. A second parser for each event is a third of what reading a chain costs.
+/// What an event of Sealog's ends with. A second parser for each event is a third of what reading a chain
+/// costs.
 #[derive(Debug, PartialEq, Eq)]
 struct End<'a> {
     chain_seq: u64,
@@ -75,8 +76,9 @@ struct End<'a> {
 }
 
 impl End<'_> {
-    /// Of a text that is one JSON value; nothing if it ends with anything else. The last quotation mark ends a text, so the one before it begins it: no text inside of another
-    /// can look like this, because its quotation marks would have backslashes before them.
+    /// Of a text that is one JSON value; nothing if it ends with anything else. The last quotation mark ends
+    /// a text, so the one before it begins it: no text inside of another can look like this, because its
+    /// quotation marks would have backslashes before them.
     fn of(event: &str) -> Option<End<'_>> {
         let (rest, hash) = last_hex(event.strip_suffix("\"}")?, ",\"hash\":\"")?;
         let (rest, prev_hash) = last_hex(rest.strip_suffix('"')?, ",\"prev_hash\":\"")?;

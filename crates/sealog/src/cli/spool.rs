@@ -1,8 +1,9 @@
 //! The spool: what could not be sent, kept in a file until it can.
 //!
-//! A line is a batch with its idempotency key, so that a batch that was heard although nobody answered counts once. Two files beside it are locks.
-//! `.sending` has the one command that sends the spool, for as long as that takes; `.lock` has whoever reads or
-//! writes a line, so that commands which have something to keep wait for a sync of the disk and never for the service.
+//! A line is a batch with its idempotency key, so that a batch that was heard although nobody answered counts
+//! once. Two files beside it are locks. `.sending` has the one command that sends the spool, for as long as
+//! that takes; `.lock` has whoever reads or writes a line, so that commands which have something to keep wait
+//! for a sync of the disk and never for the service.
 
 use std::cell::Cell;
 use std::fmt;
@@ -54,7 +55,8 @@ pub(super) enum Found {
     },
     Damaged {
         why: String,
-        /// It is the last line and has no end: whoever wrote it was ended, and has told nobody that it is kept.
+        /// It is the last line and has no end: whoever wrote it was ended, and has told nobody that it is
+        /// kept.
         is_torn: bool,
         next: u64,
     },
@@ -260,8 +262,8 @@ impl Sending<'_> {
         Ok(path)
     }
 
-    /// Takes away what stands before this byte, because it was sent or set aside, and puts these in its place. A crash in between leaves everything
-    /// as it was, and it is sent again with the same keys.
+    /// Takes away what stands before this byte, because it was sent or set aside, and puts these in its
+    /// place. A crash in between leaves everything as it was, and it is sent again with the same keys.
     pub(super) fn forget_before(&self, offset: u64, instead: &[Batch]) -> io::Result<()> {
         if offset == 0 {
             return Ok(());

@@ -107,8 +107,9 @@ async fn verify(client: &Client, from: u64, to: Option<u64>, bar: &ProgressBar) 
         let (first, last) = (at.to_string(), end.to_string());
         let window: Window =
             client.get("/v1/events/verify", &[("from_seq", &first), ("to_seq", &last)]).await?.json()?;
-        // The oldest events of a test chain are dropped, and the service moves a window that begins in them to the first one that is kept. It is asked again from there, so
-        // that windows end where they should and nothing counts twice.
+        // The oldest events of a test chain are dropped, and the service moves a window that begins in them
+        // to the first one that is kept. It is asked again from there, so that windows end where they should
+        // and nothing counts twice.
         if window.first_seq > at {
             at = window.first_seq;
             if outcome.windows == 0 {
@@ -202,7 +203,8 @@ mod tests {
     /// Windows that were asked for: from and to.
     type Asked = Arc<Mutex<Vec<(u64, u64)>>>;
 
-    /// A service whose chain has only these events left; it moves windows as the store does. Every window that was verified is noted.
+    /// A service whose chain has only these events left; it moves windows as the store does. Every window
+    /// that was verified is noted.
     fn service(kept: std::ops::RangeInclusive<u64>) -> (Client, Asked) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

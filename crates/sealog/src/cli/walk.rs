@@ -1,7 +1,9 @@
 //! A chain from an event on to its newest one, in order, several requests at a time.
 //!
-//! The API lists the newest events first. A cursor says "below this `chain_seq`", so a window of the chain is the page below its end; the cursor for any place can be
-//! computed (`docs/adr/0028-follow-by-computed-cursors.md`). Windows are as wide as what they bring allows: events that match no filter cost next to nothing.
+//! The API lists the newest events first. A cursor says "below this `chain_seq`", so a window of the chain is
+//! the page below its end; the cursor for any place can be computed
+//! (`docs/adr/0028-follow-by-computed-cursors.md`). Windows are as wide as what they bring allows: events
+//! that match no filter cost next to nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -167,7 +169,8 @@ impl Walk {
         Walk { client, filters, chain, asked: at, width: PAGE, in_flight, under_way: VecDeque::new() }
     }
 
-    /// The next window up to `end`; nothing when there was everything. After an error the same window is asked for again.
+    /// The next window up to `end`; nothing when there was everything. After an error the same window is
+    /// asked for again.
     pub(super) async fn next(&mut self, end: u64) -> Result<Option<Step>, Failure> {
         loop {
             while self.under_way.len() < self.in_flight && self.asked < end {

@@ -9,7 +9,8 @@ use super::trouble::{Kind, Trouble};
 /// The flag that says which of two accounts are meant.
 pub(super) const REPLACE_ACCOUNTS: &str = "replace-accounts";
 
-/// The target's accounts must be older than the source's, or the same, or none. `may_be_older`: something else says that they are.
+/// The target's accounts must be older than the source's, or the same, or none. `may_be_older`: something
+/// else says that they are.
 pub(super) fn check_accounts(
     source: &ControlSnapshot,
     target: &ControlSnapshot,
@@ -33,8 +34,9 @@ pub(super) fn check_accounts(
     ))
 }
 
-/// Something that shows that these accounts went on after the others had become a copy of them: nothing is ever deleted, and some changes are never taken back. Names, plans and
-/// rates show nothing, since they carry no time.
+/// Something that shows that these accounts went on after the others had become a copy of them: nothing is
+/// ever deleted, and some changes are never taken back. Names, plans and rates show nothing, since they carry
+/// no time.
 fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String> {
     fn missing<'a, T, K: Ord>(these: &'a [T], others: &[T], key: impl Fn(&T) -> K) -> Option<&'a T> {
         let known: BTreeSet<K> = others.iter().map(&key).collect();

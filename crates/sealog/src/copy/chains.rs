@@ -14,7 +14,8 @@ use super::trouble::{Kind, Trouble};
 
 /// What is read at a time, and written while the next is read.
 const PIECE_BYTES: usize = 4 << 20;
-/// How far the clocks of two stores may be apart: a key that one of them still counts is copied, one that both count must have arrived.
+/// How far the clocks of two stores may be apart: a key that one of them still counts is copied, one that
+/// both count must have arrived.
 const CLOCKS_APART_MS: u64 = 60_000;
 
 /// For errors of one chain.
@@ -22,7 +23,8 @@ pub(super) fn of_chain(chain: ChainId) -> impl Fn(Trouble) -> Trouble {
     move |trouble| trouble.prefixed(format_args!("chain {chain}"))
 }
 
-/// Every chain of the target must be the beginning of the source's. Whether the source has events that the target does not have.
+/// Every chain of the target must be the beginning of the source's. Whether the source has events that the
+/// target does not have.
 pub(super) async fn check_events(from: &dyn Store, to: &dyn Store) -> Result<bool, Trouble> {
     let (source, target) =
         (from.heads().await.map_err(Trouble::source)?, to.heads().await.map_err(Trouble::target)?);
@@ -72,7 +74,8 @@ pub(super) async fn check_events(from: &dyn Store, to: &dyn Store) -> Result<boo
     Ok(goes_on)
 }
 
-/// The source has what the chain is known to have had: a copy has no record of what was lost or replaced, and would be as good as new.
+/// The source has what the chain is known to have had: a copy has no record of what was lost or replaced, and
+/// would be as good as new.
 pub(super) fn is_whole(there: &ChainHead) -> Result<(), Trouble> {
     let ChainHead { durable, recorded, .. } = there;
     if recorded.chain_seq > durable.chain_seq {
@@ -139,12 +142,14 @@ pub(super) async fn dropped_before(
     Ok(Some(there.dropped.chain_seq).filter(|dropped| *dropped > begun))
 }
 
-/// What is said of a chain that is not copied: its first event cannot be proven to a store that has never had those before it.
+/// What is said of a chain that is not copied: its first event cannot be proven to a store that has never had
+/// those before it.
 pub(super) fn left_out_because(chain: ChainId, dropped: u64) -> String {
     format!("chain {chain}: not copied, since its test events up to {dropped} were dropped for their age")
 }
 
-/// Every key of the source that still counts must be in the target, with the same answer. Those of events behind `through` may have come since.
+/// Every key of the source that still counts must be in the target, with the same answer. Those of events
+/// behind `through` may have come since.
 pub(super) async fn compare_keys(
     from: &dyn Store,
     to: &dyn Store,
@@ -173,8 +178,9 @@ fn counting_after_ms() -> u64 {
 pub(super) enum Window {
     /// All that still count.
     Counting,
-    /// Those that are as old as the first of the events, or younger. A key has the time of its event, unless the source's clock was set back in between, which may be by less than
-    /// [`CLOCKS_APART_MS`]; a database finds them without looking at a whole day.
+    /// Those that are as old as the first of the events, or younger. A key has the time of its event, unless
+    /// the source's clock was set back in between, which may be by less than [`CLOCKS_APART_MS`]; a database
+    /// finds them without looking at a whole day.
     SinceEvents,
 }
 

@@ -1,11 +1,13 @@
-//! A copy of a database that is kept up, for `sealog replicate`: a look brings what has come since the one before.
+//! A copy of a database that is kept up, for `sealog replicate`: a look brings what has come since the one
+//! before.
 //!
 //! ```text
 //! t0  the heads of all chains are read
 //! t1  the events of each chain that has grown are copied, with their idempotency keys, and synced
 //! t2  the accounts are copied, now and then and whenever there is a new chain
 //! ```
-//! A kill in between leaves a store that has the beginning of each chain; the next run goes on from there. Accounts come last, so that no event is there whose project is not.
+//! A kill in between leaves a store that has the beginning of each chain; the next run goes on from there.
+//! Accounts come last, so that no event is there whose project is not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -119,7 +121,8 @@ async fn begin(from: &Opened, to: &Opened) -> Result<(BTreeMap<ChainId, Head>, C
     check_events(&*source, &*target).await?;
     let known: BTreeMap<_, _> = target.heads().await.map_err(Trouble::target)?.into_iter().collect();
     let accounts = to.control().export().await.map_err(Trouble::target)?;
-    // Whatever is done to accounts is an event of a system chain: a store that has gone on by itself has events that the source does not have.
+    // Whatever is done to accounts is an event of a system chain: a store that has gone on by itself has
+    // events that the source does not have.
     if known.is_empty() {
         let theirs = from.control().export().await.map_err(Trouble::source)?;
         check_accounts(&theirs, &accounts, true)?;

@@ -52,8 +52,8 @@ impl<'a> Keys<'a> {
         Ok(self.read.pop_front())
     }
 
-    /// Takes what is to be imported next off the front: a request with its key, or events before the next one that has a key.
-    /// Nothing when there is nothing, or only a part of a request.
+    /// Takes what is to be imported next off the front: a request with its key, or events before the next one
+    /// that has a key. Nothing when there is nothing, or only a part of a request.
     pub(super) async fn cut(
         &mut self,
         events: &mut VecDeque<StoredEvent>,

@@ -1,4 +1,5 @@
-//! Chance that is the same each time: `SplitMix64`. A demo that a document shows looks the same on every machine.
+//! Chance that is the same each time: `SplitMix64`. A demo that a document shows looks the same on every
+//! machine.
 
 #[derive(Clone, Debug)]
 pub(super) struct Dice(u64);

@@ -1,5 +1,5 @@
-//! Changes a stored event as somebody with access to the disk might: with the right checksum, so that the store finds
-//! nothing wrong. Only the chain of hashes tells.
+//! Changes a stored event as somebody with access to the disk might: with the right checksum, so that the
+//! store finds nothing wrong. Only the chain of hashes tells.
 
 use std::fs;
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! Makes the demo's directory: thirty days of an organisation with two projects, sealed by the store with a clock
-//! that goes through them.
+//! Makes the demo's directory: thirty days of an organisation with two projects, sealed by the store with a
+//! clock that goes through them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -66,7 +66,8 @@ pub(super) struct Made {
     pub billing: ProjectId,
 }
 
-/// Makes everything in an empty directory, so that it ends at `now_ms`. `progress` is told how many events there are.
+/// Makes everything in an empty directory, so that it ends at `now_ms`. `progress` is told how many events
+/// there are.
 pub(super) fn make(
     data_dir: &Path,
     events: u32,

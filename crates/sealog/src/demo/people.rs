@@ -35,8 +35,8 @@ pub(super) struct SignIn {
     pub link: String,
 }
 
-/// New passwords for everybody who is still there; sessions from before end. As everywhere, a link on the host sets
-/// them, and the system chain tells of it.
+/// New passwords for everybody who is still there; sessions from before end. As everywhere, a link on the
+/// host sets them, and the system chain tells of it.
 pub(super) async fn renew(
     store: &Opened,
     world: &Arc<dyn World>,

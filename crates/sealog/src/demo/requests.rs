@@ -1,4 +1,5 @@
-//! What the privacy officer of the demo has on the desk: a request that is worked on, and one that has just come in.
+//! What the privacy officer of the demo has on the desk: a request that is worked on, and one that has just
+//! come in.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! What happens in a project of the demo: kinds of events with blanks, which chance fills in.
 //!
-//! A blank is `{what its arguments}` inside any text of the file. The same blank has the same value everywhere in one
-//! event, so that `resource` and `metadata` agree. A text that is nothing but a number's or an answer's blank becomes
-//! a number or `true`/`false`.
+//! A blank is `{what its arguments}` inside any text of the file. The same blank has the same value
+//! everywhere in one event, so that `resource` and `metadata` agree. A text that is nothing but a number's or
+//! an answer's blank becomes a number or `true`/`false`.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,5 +1,5 @@
-//! A disk that waits for no sync: fifty thousand events one by one would take minutes otherwise. A power cut leaves
-//! an unfinished directory, which is made again; whoever finishes one syncs all of it first.
+//! A disk that waits for no sync: fifty thousand events one by one would take minutes otherwise. A power cut
+//! leaves an unfinished directory, which is made again; whoever finishes one syncs all of it first.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,7 +1,9 @@
-//! Traces by OTLP, with the variables that OpenTelemetry defines: one span for each request, in the caller's trace where it names one.
+//! Traces by OTLP, with the variables that OpenTelemetry defines: one span for each request, in the caller's
+//! trace where it names one.
 //!
-//! By hand and not by OpenTelemetry's crates: what is exported is one kind of span, OTLP has a JSON form that every receiver takes, and the crates take longer to compile than the
-//! server. Nothing here ever waits for the receiver but the task that sends: what does not fit in the queue is counted and dropped.
+//! By hand and not by OpenTelemetry's crates: what is exported is one kind of span, OTLP has a JSON form that
+//! every receiver takes, and the crates take longer to compile than the server. Nothing here ever waits for
+//! the receiver but the task that sends: what does not fit in the queue is counted and dropped.
 
 mod settings;
 mod span;

@@ -20,7 +20,8 @@ pub(super) struct Parent {
 }
 
 impl Parent {
-    /// `00-<trace id>-<span id>-<flags>`: W3C Trace Context, also of a later version, whose beginning is the same.
+    /// `00-<trace id>-<span id>-<flags>`: W3C Trace Context, also of a later version, whose beginning is the
+    /// same.
     fn parse(text: &[u8]) -> Option<Parent> {
         let text = std::str::from_utf8(text).ok()?;
         let mut parts = text.splitn(5, '-');
@@ -96,7 +97,8 @@ impl Span {
     }
 
     fn to_json(&self) -> Value {
-        // By convention a method that is not known is `_OTHER`, and `HTTP` in a name; a path without a pattern is in neither.
+        // By convention a method that is not known is `_OTHER`, and `HTTP` in a name; a path without a
+        // pattern is in neither.
         let (method, verb) =
             if self.method == "other" { ("_OTHER", "HTTP") } else { (self.method, self.method) };
         let mut attributes = vec![

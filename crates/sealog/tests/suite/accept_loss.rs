@@ -37,7 +37,8 @@ fn a_loss_is_named_accepted_and_the_chain_goes_on() {
     server.await_drained();
     server.stop();
 
-    // Who lets a chain go on has given the order under a name, also on the host; what was refused is no order.
+    // Who lets a chain go on has given the order under a name, also on the host; what was refused is no
+    // order.
     let tenant_id = TenantId(Uuid::parse(events[0]["tenant_id"].as_str().unwrap()).unwrap());
     let orders = system_events(&data, tenant_id, "sealog.loss_acceptance_ordered");
     let [order] = &orders[..] else { panic!("{orders:?}") };

@@ -1,5 +1,5 @@
-//! The administrative socket of a running server, and commands that meet a server which is there, is not, or is coming or going.
-//! `accept_loss.rs` has what the one command does.
+//! The administrative socket of a running server, and commands that meet a server which is there, is not, or
+//! is coming or going. `accept_loss.rs` has what the one command does.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -261,7 +261,8 @@ fn what_is_no_request_is_refused_with_a_reason() {
     let mut rest = String::new();
     client.read_to_string(&mut rest).unwrap();
     assert_eq!((&*rest, server.post(&key).0), ("", 500));
-    // And a reason that is too long for a request is refused by the store's rule, or by size, and nothing is sealed.
+    // And a reason that is too long for a request is refused by the store's rule, or by size, and nothing is
+    // sealed.
     let (code, _, error) = accept(&data, &["--chain", &chain, "--reason", &"x".repeat(1001)]);
     assert!(code == Some(2) && error.contains("at most 1000"), "{error}");
     let (code, _, error) = accept(&data, &["--chain", &chain, "--reason", &"x".repeat(100_000)]);

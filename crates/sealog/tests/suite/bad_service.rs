@@ -1,4 +1,5 @@
-//! `sealog log` beside a service that is slow, full, or loses its answers: nothing that was read is lost, and nothing counts twice.
+//! `sealog log` beside a service that is slow, full, or loses its answers: nothing that was read is lost, and
+//! nothing counts twice.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -151,7 +152,8 @@ fn a_service_that_stays_full_ends_it_with_5_and_what_was_read_is_in_the_spool() 
     assert_eq!(actors(&stage), expected(320));
 }
 
-/// More requests than a service takes in a second are what its limit is for: they come later, and none of them is given up.
+/// More requests than a service takes in a second are what its limit is for: they come later, and none of
+/// them is given up.
 #[test]
 fn a_limit_of_requests_is_waited_for_however_often_it_refuses() {
     let stage = Stage::new();

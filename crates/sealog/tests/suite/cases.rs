@@ -1,7 +1,9 @@
-//! A request of a data subject and `kill -9`: wherever the process is killed, the case is before a step or after it, and the system chain tells exactly what its history does.
+//! A request of a data subject and `kill -9`: wherever the process is killed, the case is before a step or
+//! after it, and the system chain tells exactly what its history does.
 //!
-//! A case is walked from intake to its end through a real server, which is killed at each step: before the request, at a random moment while it is answered, or right after the answer. What the
-//! kill has left is read from the control data of the dead process. The next server goes on from there.
+//! A case is walked from intake to its end through a real server, which is killed at each step: before the
+//! request, at a random moment while it is answered, or right after the answer. What the kill has left is
+//! read from the control data of the dead process. The next server goes on from there.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -488,7 +490,8 @@ impl Stage {
             if self.page(tab).contains(done) {
                 return true;
             }
-            // The lease of a killed process keeps its job for a minute. A person who does not want to wait for that stops it and goes on.
+            // The lease of a killed process keeps its job for a minute. A person who does not want to wait
+            // for that stops it and goes on.
             if asked.elapsed() > patience {
                 // Refused if the job has ended meanwhile.
                 for path in again {
@@ -501,7 +504,8 @@ impl Stage {
         });
     }
 
-    /// The package as the person gets it: a kill at any moment leaves a download in the system chain that did not come, and none that came without.
+    /// The package as the person gets it: a kill at any moment leaves a download in the system chain that did
+    /// not come, and none that came without.
     fn download(&mut self, kill: Kill) {
         let page = self.page("package");
         let package = page.split("/manifest.json").next().unwrap().rsplit('/').next().unwrap();
@@ -585,7 +589,8 @@ impl Stage {
         let project_id = wait(reserved).unwrap().unwrap();
         let mut told = Told::of(store, ChainId { tenant_id, project_id, mode: Mode::Live });
 
-        // An entry for each revision and an event for each entry, in the same order, with the same words and the digest of the same note.
+        // An entry for each revision and an event for each entry, in the same order, with the same words and
+        // the digest of the same note.
         let steps = ["sealog.case_opened", "sealog.case_moved", "sealog.case_changed"];
         let of_chain: Vec<Value> = told.take(|event| steps.contains(&event.action.as_str()));
         let of_case = left.entries.iter().map(|known| {

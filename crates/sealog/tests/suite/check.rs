@@ -1,4 +1,5 @@
-//! `sealog check` against everything that keeps a server from starting: what it calls a failure is what `sealog serve` refuses, in the same words.
+//! `sealog check` against everything that keeps a server from starting: what it calls a failure is what
+//! `sealog serve` refuses, in the same words.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};

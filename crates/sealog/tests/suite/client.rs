@@ -1,4 +1,5 @@
-//! The commands that talk to a service, as a person or a script meets them: output, exit codes, and what happens when the service is away.
+//! The commands that talk to a service, as a person or a script meets them: output, exit codes, and what
+//! happens when the service is away.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;

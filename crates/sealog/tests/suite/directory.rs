@@ -1,4 +1,5 @@
-//! The data directory: who may use it, who can read it, and what happens when it is taken away from a running server or its disk cannot be read.
+//! The data directory: who may use it, who can read it, and what happens when it is taken away from a running
+//! server or its disk cannot be read.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,4 +1,5 @@
-//! The documentation: every example of the pages that people begin with is run, and its output compared; the pages themselves are served by the real program.
+//! The documentation: every example of the pages that people begin with is run, and its output compared; the
+//! pages themselves are served by the real program.
 
 mod snippets;
 use std::os::unix::fs::symlink;
@@ -54,7 +55,8 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// Runs all examples of a page, one after the other in one shell, and compares what they print with what the page shows behind them.
+/// Runs all examples of a page, one after the other in one shell, and compares what they print with what the
+/// page shows behind them.
 fn run_page(page: &str, address: &str, dir: &Path, variables: &[(&str, &str)]) {
     let blocks = blocks(page);
     let mut script = "set -euo pipefail\n".to_owned();

@@ -1,4 +1,6 @@
-//! Every example of `README.md` and `docs/` is run or read by a test: those of the command line, of operating and of the README here, those of the pages that people begin with in `docs.rs`, and configurations in `docs/snippets.rs`.
+//! Every example of `README.md` and `docs/` is run or read by a test: those of the command line, of operating
+//! and of the README here, those of the pages that people begin with in `docs.rs`, and configurations in
+//! `docs/snippets.rs`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -150,7 +152,8 @@ fn project_of(export: &Path) -> String {
     event["project_id"].as_str().unwrap().to_owned()
 }
 
-/// Which tests run, compare or read the blocks of a page, by their language. They take all of them, so that another block of the same kind is run as well.
+/// Which tests run, compare or read the blocks of a page, by their language. They take all of them, so that
+/// another block of the same kind is run as well.
 const RUN_BY: [(&str, &str, &str); 16] = [
     ("README.md", "sh", "documented.rs"),
     ("docs/command-line.md", "sh", "documented.rs"),

@@ -1,4 +1,5 @@
-//! The commands of the host: `check`, `config print`, `doctor`, `verify --data`, `healthcheck`, `mail test`, `geoip test`, `completions`, `man`.
+//! The commands of the host: `check`, `config print`, `doctor`, `verify --data`, `healthcheck`, `mail test`,
+//! `geoip test`, `completions`, `man`.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;

@@ -1,5 +1,5 @@
-//! `sealog log` when it is ended, when its files are damaged or full, and when its input is not what it should be: every line that was read is sealed,
-//! kept or named, and the exit code says so.
+//! `sealog log` when it is ended, when its files are damaged or full, and when its input is not what it
+//! should be: every line that was read is sealed, kept or named, and the exit code says so.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};

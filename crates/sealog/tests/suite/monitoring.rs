@@ -1,4 +1,5 @@
-//! What operators watch: alert rules that fire when they should, and a dashboard whose every query finds something in the metrics of a real server.
+//! What operators watch: alert rules that fire when they should, and a dashboard whose every query finds
+//! something in the metrics of a real server.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;

@@ -161,7 +161,8 @@ fn a_database_that_is_gone_is_a_500_and_the_servers_recover_by_themselves() {
     let (servers, key) = three(&database);
     let login = r#"{"action":"user.login"}"#;
     let (_, first) = servers[0].post(&key, login);
-    // A server that has just heard of a change asks for the key again, and cannot when the database is gone. Nothing changes any more, so it comes to know the key for good.
+    // A server that has just heard of a change asks for the key again, and cannot when the database is gone.
+    // Nothing changes any more, so it comes to know the key for good.
     let answers = (0..20).find_map(|_| {
         for server in &servers {
             eventually("it knows the key", || server.get(&key, "/v1/events").0 == 200);

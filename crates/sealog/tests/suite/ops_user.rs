@@ -1,4 +1,5 @@
-//! The operator's console as whoever runs the server meets it: accounts from the host, off unless configured, a loss accepted.
+//! The operator's console as whoever runs the server meets it: accounts from the host, off unless configured,
+//! a loss accepted.
 
 use std::path::Path;
 use std::process::Stdio;

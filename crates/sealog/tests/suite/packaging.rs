@@ -1,4 +1,5 @@
-//! What is delivered around the program: the unit, the Debian package, the container and the chart. What can be run here is run; what cannot be is looked at by its own tools.
+//! What is delivered around the program: the unit, the Debian package, the container and the chart. What can
+//! be run here is run; what cannot be is looked at by its own tools.
 
 use std::fs;
 use std::io::Write;
@@ -100,7 +101,8 @@ fn the_package_installs_and_its_unit_runs_under_a_real_systemd() {
     assert!(said.contains("a server that hangs was started again by the watchdog"), "{said}");
 }
 
-/// Says that a test has not looked at everything. The harness keeps what `println!` and `eprintln!` say unless a test fails, so this goes past it.
+/// Says that a test has not looked at everything. The harness keeps what `println!` and `eprintln!` say
+/// unless a test fails, so this goes past it.
 fn left_out(what: &str, why: &str) {
     let told = format!("\nLEFT OUT: {what}: {}\n", why.trim());
     std::io::stderr().write_all(told.as_bytes()).unwrap();
@@ -218,7 +220,8 @@ fn compose_files_and_the_chart_name_settings_that_there_are_and_keep_the_root_re
     assert!(postgres.contains("args: [\"migrate\"]") && !embedded.contains("migrate"));
     assert!(postgres.contains("kind: ServiceMonitor") && postgres.contains("secretName: s\n"));
     for text in [&embedded, &postgres] {
-        // On a database, too, a server has a high-water mark, and docs/operating.md wants it on a disk that survives a restart.
+        // On a database, too, a server has a high-water mark, and docs/operating.md wants it on a disk that
+        // survives a restart.
         assert!(text.contains("kind: StatefulSet") && !text.contains("kind: Deployment"));
         assert!(text.contains("volumeClaimTemplates:") && text.contains("whenScaled: Retain"));
         assert!(text.contains("mountPath: /data") && !text.contains("emptyDir"), "{text}");
@@ -245,7 +248,8 @@ fn compose(path: &str) -> Value {
     serde_json::from_str(&parsed).unwrap_or_else(|error| panic!("{error}: {parsed}"))
 }
 
-/// Docker is not here. What goes before the server is a command of the shell, which is; it is run as a container runs it, on files as a person makes them.
+/// Docker is not here. What goes before the server is a command of the shell, which is; it is run as a
+/// container runs it, on files as a person makes them.
 #[test]
 fn the_server_of_a_compose_file_can_read_the_secrets_that_only_a_person_on_the_host_could() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
@@ -294,7 +298,8 @@ fn the_server_of_a_compose_file_can_read_the_secrets_that_only_a_person_on_the_h
     }
 }
 
-/// What a compose file must be to be one: every secret and volume that a service names is declared. And what it must be to start: the program's user reads no file of the host.
+/// What a compose file must be to be one: every secret and volume that a service names is declared. And what
+/// it must be to start: the program's user reads no file of the host.
 const CHECK_COMPOSE: &str = r#"
 import json, re, sys, yaml
 file = yaml.safe_load(open(sys.argv[1]))

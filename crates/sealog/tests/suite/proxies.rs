@@ -1,4 +1,5 @@
-//! The proxies of `examples/proxies` in front of a real server: events pass, the client's address is known, and the live view is not held back.
+//! The proxies of `examples/proxies` in front of a real server: events pass, the client's address is known,
+//! and the live view is not held back.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -93,7 +94,8 @@ impl Stage {
         );
         let (_, list) = self.curl(&["-H", &authorization, &self.url("/v1/events")]);
         assert!(list.contains("\"ip_address\":\"127.0.0.1\""), "{list}");
-        // A batch that is too large: the answer is Sealog's own. (Old versions of curl do not take it over HTTP/2, where it comes before the end of the request.)
+        // A batch that is too large: the answer is Sealog's own. (Old versions of curl do not take it over
+        // HTTP/2, where it comes before the end of the request.)
         let large = self.write("large.json", &format!("{{\"events\":[]{}}}", " ".repeat(2 << 20)));
         let (_, answer) = self.curl(&[
             "-H",

@@ -1,4 +1,5 @@
-//! The program as a person or a script meets it: first run, first event, stop, start again, and what it says when something is wrong.
+//! The program as a person or a script meets it: first run, first event, stop, start again, and what it says
+//! when something is wrong.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -364,7 +365,8 @@ fn requests_are_not_logged_unless_asked_for() {
     assert!(!log.contains("request_id"), "{log}");
 }
 
-/// A client that writes requests without waiting for answers, until it is told that it is enough. Its event loop has always something to do. `answered` is told of its first answer.
+/// A client that writes requests without waiting for answers, until it is told that it is enough. Its event
+/// loop has always something to do. `answered` is told of its first answer.
 fn flood(address: &str, answered: &AtomicUsize, enough: &AtomicBool) {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut answers = stream.try_clone().unwrap();
@@ -494,7 +496,8 @@ fn a_mail_leaves_over_starttls_with_the_password_and_only_to_a_server_whose_cert
     }
 }
 
-/// A server whose syncs of live segments fail, all of them or from the given one of a thread on. What fails at its start is none of them.
+/// A server whose syncs of live segments fail, all of them or from the given one of a thread on. What fails
+/// at its start is none of them.
 fn with_failing_disk(data: &Path, environment: &[(&str, &str)]) -> Running {
     let mut strace = Command::new("strace");
     // Its own end is that of the server; its own words go nowhere.

@@ -1,7 +1,8 @@
 //! What shippers send, by what they document of it: neither Vector nor Fluent Bit can be had here.
 //!
-//! Vector with the configurations of `examples/vector`:
-//! The sink encodes each event with `encoding.codec`, puts them together by `framing` (with JSON and commas as an array), and sets `payload_prefix` and `payload_suffix` around that.
+//! Vector with the configurations of `examples/vector`: The sink encodes each event with `encoding.codec`,
+//! puts them together by `framing` (with JSON and commas as an array), and sets `payload_prefix` and
+//! `payload_suffix` around that.
 
 use std::path::Path;
 
@@ -69,7 +70,8 @@ fn what_vector_writes_with_our_configurations_is_stored() {
     );
 }
 
-/// `out_http` with `format json`: an array of records, each with its time under `json_date_key`; with `json_lines` one for each line.
+/// `out_http` with `format json`: an array of records, each with its time under `json_date_key`; with
+/// `json_lines` one for each line.
 #[test]
 fn what_fluent_bit_writes_is_stored() {
     let (_dir, data) = data_dir();

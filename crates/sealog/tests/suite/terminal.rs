@@ -1,4 +1,5 @@
-//! The commands as a person sees them, on a pseudoterminal: tables, colours, progress and questions are for people; what goes into a pipe is data.
+//! The commands as a person sees them, on a pseudoterminal: tables, colours, progress and questions are for
+//! people; what goes into a pipe is data.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! TLS as a client meets it: both versions of HTTP, certificates that are replaced while the server runs, and plain HTTP that is led away.
+//! TLS as a client meets it: both versions of HTTP, certificates that are replaced while the server runs, and
+//! plain HTTP that is led away.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

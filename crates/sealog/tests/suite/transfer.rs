@@ -190,7 +190,8 @@ fn an_import_that_goes_on_has_each_row_that_was_not_taken_once_and_ends_with_6()
     let (code, _, noted) = stage.run(&args);
     assert!(code == Some(6) && noted.contains("148 events were stored, 2 rows"), "{noted}");
     assert_eq!(reported(), [10, 12]);
-    // The file grows, and the service is away: what was refused before stays, and what comes after is not told before its batch is done.
+    // The file grows, and the service is away: what was refused before stays, and what comes after is not
+    // told before its batch is done.
     rows.extend(lines(120).lines().map(str::to_owned));
     rows[155] = "not JSON either".into();
     rows[157] = r#"{"action":"no.such","actor_id":"second"}"#.into();

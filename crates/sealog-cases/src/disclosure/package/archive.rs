@@ -1,5 +1,6 @@
-//! A ZIP, written from the beginning to the end: entries have names that are fixed here, one date and one mode, so that
-//! the same contents have the same bytes. Sizes and checksums stand behind each entry and in the directory.
+//! A ZIP, written from the beginning to the end: entries have names that are fixed here, one date and one
+//! mode, so that the same contents have the same bytes. Sizes and checksums stand behind each entry and in
+//! the directory.
 
 use std::io::Write;
 

@@ -1,5 +1,5 @@
-//! The files of a package, each from the same disclosed events: one for people, one for programs, one for spreadsheets, and
-//! what the law wants said with them.
+//! The files of a package, each from the same disclosed events: one for people, one for programs, one for
+//! spreadsheets, and what the law wants said with them.
 
 use std::collections::HashMap;
 
@@ -73,7 +73,7 @@ pub struct Item {
     pub found: String,
 }
 
-// ---- your-data.html -------------------------------------------------------------------------------------------------
+// ---- your-data.html -------------------------------------------------------------------------------------
 
 /// Groups by month and purpose: events come in the order of both.
 #[derive(Debug, Default)]
@@ -179,7 +179,7 @@ fn cut(value: &str) -> String {
     }
 }
 
-// ---- events.json and events.csv -------------------------------------------------------------------------------------
+// ---- events.json and events.csv -------------------------------------------------------------------------
 
 /// A JSON array with an object in each line.
 pub fn put_json(item: &Item, about: &About, is_first: bool, out: &mut Vec<u8>) {
@@ -261,7 +261,7 @@ pub fn put_csv(item: &Item, about: &About, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-// ---- What is said with them -----------------------------------------------------------------------------------------
+// ---- What is said with them -----------------------------------------------------------------------------
 
 pub fn letter(about: &About) -> String {
     format!("{}{}{FOOT}", head(&format!("Answer to your request {}", about.case)), paragraphs(&about.letter))

@@ -1,5 +1,6 @@
-//! A package with a password: the entries of the one that is kept, encrypted on their way out (AES-256 as WinZip describes it,
-//! AE-2, which common unpackers know). The password is nowhere else, and names of entries stay readable: they tell nothing.
+//! A package with a password: the entries of the one that is kept, encrypted on their way out (AES-256 as
+//! WinZip describes it, AE-2, which common unpackers know). The password is nowhere else, and names of
+//! entries stay readable: they tell nothing.
 
 use aes::Aes256;
 use aes::cipher::BlockCipherEncrypt;

@@ -1,5 +1,5 @@
-//! HTML for people, made of texts that are hostile: whatever comes from an event passes [`text`]. Pages have no script, and a
-//! policy that would not run one.
+//! HTML for people, made of texts that are hostile: whatever comes from an event passes [`text`]. Pages have
+//! no script, and a policy that would not run one.
 
 use sealog_service::hidden::written_out;
 

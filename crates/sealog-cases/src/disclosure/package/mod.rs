@@ -1,5 +1,5 @@
-//! What a person gets: a ZIP with their data in words, as JSON and as CSV, an explanation of their rights, a letter, and a
-//! manifest. The names of its files are fixed; nothing of an event is in them.
+//! What a person gets: a ZIP with their data in words, as JSON and as CSV, an explanation of their rights, a
+//! letter, and a manifest. The names of its files are fixed; nothing of an event is in them.
 
 pub mod archive;
 pub mod documents;

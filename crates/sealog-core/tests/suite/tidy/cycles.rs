@@ -1,15 +1,19 @@
 //! Modules of a crate do not use each other in a circle.
 //!
-//! A module is a file. It uses another one if it names it in an import or in a path (`crate::a::b()`, `super::c`, a child's `d::e`). An import goes to the file that it names,
-//! so an item that a parent re-exports is the parent's: whoever is below it imports from where the item is defined. Declaring a child (`mod a;`) is no use of it; re-exporting something
-//! of it is. A parent may therefore use its children, or they may use it, but not both.
+//! A module is a file. It uses another one if it names it in an import or in a path (`crate::a::b()`,
+//! `super::c`, a child's `d::e`). An import goes to the file that it names, so an item that a parent
+//! re-exports is the parent's: whoever is below it imports from where the item is defined. Declaring a child
+//! (`mod a;`) is no use of it; re-exporting something of it is. A parent may therefore use its children, or
+//! they may use it, but not both.
 //!
-//! Text is read without a parser of Rust: comments, literals and everything under `#[cfg(test)]` are removed, and what is left is searched for paths. That sees no use that is
-//! hidden in a macro's expansion, and no call of a method that another file has given to a type.
+//! Text is read without a parser of Rust: comments, literals and everything under `#[cfg(test)]` are removed,
+//! and what is left is searched for paths. That sees no use that is hidden in a macro's expansion, and no
+//! call of a method that another file has given to a type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The modules of a crate, by name, and the modules that each one uses. `lib` and `main` are the files of these names.
+/// The modules of a crate, by name, and the modules that each one uses. `lib` and `main` are the files of
+/// these names.
 pub type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// The graph of the files of a crate: path below `src`, and text.
@@ -70,7 +74,8 @@ pub fn cycles(graph: &Graph) -> Vec<Vec<String>> {
     groups.into_iter().collect()
 }
 
-/// What is wrong with the modules of a crate, where these are known to stand in a circle: another one that does, or one that does not any more.
+/// What is wrong with the modules of a crate, where these are known to stand in a circle: another one that
+/// does, or one that does not any more.
 pub fn wrong(crate_name: &str, graph: &Graph, known: &[&str]) -> Vec<String> {
     let cycles = cycles(graph);
     let mut wrong: Vec<String> = cycles
@@ -109,7 +114,8 @@ fn reachable<'a>(graph: &'a Graph, from: &str) -> BTreeSet<&'a str> {
     reached
 }
 
-/// `a/b.rs` and `a/b/mod.rs` are the module `a::b`; `lib.rs` is the root, and `main.rs` if there is no library.
+/// `a/b.rs` and `a/b/mod.rs` are the module `a::b`; `lib.rs` is the root, and `main.rs` if there is no
+/// library.
 fn module_path(path: &str) -> Vec<String> {
     let path = path.strip_suffix(".rs").unwrap_or(path);
     let mut segments: Vec<String> = path.split('/').map(str::to_owned).collect();

@@ -1,7 +1,7 @@
 //! House rules that the compiler does not check.
 //!
-//! Each rule is a function that lists what breaks it. One test holds it against the workspace as it is, another against one that is broken on
-//! purpose: a rule that cannot fail is no rule.
+//! Each rule is a function that lists what breaks it. One test holds it against the workspace as it is,
+//! another against one that is broken on purpose: a rule that cannot fail is no rule.
 
 mod cycles;
 mod policy;
@@ -11,7 +11,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-/// Which crates of the workspace each crate may use, for its code, its tests and its build. `bench` may use any, and none may use it.
+/// Which crates of the workspace each crate may use, for its code, its tests and its build. `bench` may use
+/// any, and none may use it.
 ///
 /// All may use [`TESTING`] for their tests, and none for anything else.
 const MAY_USE: [(&str, &[&str]); 14] = [
@@ -37,14 +38,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ),
     (
         "sealog-dashboard",
-        &[
-            "sealog-core",
-            "sealog-cases",
-            "sealog-engine",
-            "sealog-store",
-            "sealog-control",
-            "sealog-service",
-        ],
+        &["sealog-core", "sealog-cases", "sealog-engine", "sealog-store", "sealog-control", "sealog-service"],
     ),
     ("sealog-client", &[]),
     (
@@ -71,9 +65,11 @@ const TESTING: &str = "sealog-testing";
 /// ADR 2.
 const CORE_DEPENDENCIES: [&str; 3] = ["serde", "serde_json", "sha2"];
 
-/// Modules that may still use each other in a circle: there are none left. No module may join the list, and one
-/// that has left its circle is taken off it.
+/// Modules that may still use each other in a circle: there are none left. No module may join the list, and
+/// one that has left its circle is taken off it.
 const IN_A_CIRCLE: [(&str, &[&str]); 0] = [];
+
+const COMMENT_COLUMNS: usize = 110;
 
 const STORE: &str = "sealog-store";
 const MUTANTS: &str = "mutants";
@@ -275,6 +271,29 @@ fn no_text_names_a_directory_of_one_machine_or_leaves_work_open() {
 }
 
 #[test]
+fn comments_have_at_most_110_columns() {
+    let folders = ["crates", "bench", "fuzz"].map(|folder| root().join(folder));
+    let files = folders.iter().flat_map(|folder| files_under(folder));
+    let sources = files.filter(|path| path.extension().is_some_and(|end| end == "rs"));
+    let wide: Vec<String> = sources
+        .flat_map(|path| {
+            wide_comments(&read(&path)).into_iter().map(move |line| format!("{}:{line}", path.display()))
+        })
+        .collect();
+    assert_eq!(wide, Vec::<String>::new());
+}
+
+#[test]
+fn a_comment_of_111_columns_is_noticed_and_a_wide_text_is_not() {
+    let wide = |prefix: &str| format!("{prefix}{}", "x".repeat(111 - prefix.len()));
+    for prefix in ["// ", "//! ", "    /// "] {
+        assert_eq!(wide_comments(&format!("fn f() {{}}\n{}\n", wide(prefix))), [2_usize]);
+        assert!(wide_comments(&wide(prefix)[..110]).is_empty());
+    }
+    assert!(wide_comments(&wide("let text = \"// ")).is_empty());
+}
+
+#[test]
 fn machine_directories_and_open_work_are_noticed() {
     for directory in machine_directories() {
         for line in [
@@ -302,7 +321,7 @@ fn machine_directories_and_open_work_are_noticed() {
     }
 }
 
-// ---- The rules ----------------------------------------------------------------------------------------------------
+// ---- The rules ------------------------------------------------------------------------------------------
 
 fn wrong_directions(metadata: &Value) -> Vec<String> {
     let packages = packages(metadata);
@@ -355,7 +374,8 @@ fn without_lints(workspace: &str, manifests: &[(String, String)]) -> Vec<String>
     wrong
 }
 
-/// The lines of a section of a manifest, without comments. No manifest here has a `#` in a value of the sections that are asked for.
+/// The lines of a section of a manifest, without comments. No manifest here has a `#` in a value of the
+/// sections that are asked for.
 fn section<'a>(manifest: &'a str, header: &'a str) -> impl Iterator<Item = &'a str> {
     let lines = manifest.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     lines.skip_while(move |line| *line != header).skip(1).take_while(|line| !line.starts_with('['))
@@ -394,7 +414,8 @@ fn default_features(package: &Value) -> Vec<String> {
     reached
 }
 
-/// Line number and problem of each line that would not do on another machine or is a promise instead of a text.
+/// Line number and problem of each line that would not do on another machine or is a promise instead of a
+/// text.
 fn untidy_lines(text: &str) -> Vec<String> {
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
     let mut found = Vec::new();
@@ -425,6 +446,12 @@ fn untidy_lines(text: &str) -> Vec<String> {
 
 /// Put together here, so that this file does not break its own rule.
 /// Of a table with the columns word, meaning and files: `store a.rs, b.rs` is of the crate `sealog-store`.
+/// Numbers of lines that are a comment and too wide to be read beside another file.
+fn wide_comments(text: &str) -> Vec<usize> {
+    let is_wide = |line: &str| line.trim_start().starts_with("//") && line.chars().count() > COMMENT_COLUMNS;
+    (1..).zip(text.lines()).filter(|(_, line)| is_wide(line)).map(|(number, _)| number).collect()
+}
+
 fn missing_files(glossary: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
     let mut missing = Vec::new();
     for row in glossary.lines().filter(|line| line.starts_with("| ")) {
@@ -462,7 +489,7 @@ fn open_work() -> &'static str {
     concat!("TO", "DO")
 }
 
-// ---- The workspace as it is ---------------------------------------------------------------------------------------
+// ---- The workspace as it is -----------------------------------------------------------------------------
 
 fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -528,7 +555,7 @@ fn files_under(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-// ---- A workspace that is broken on purpose --------------------------------------------------------------------------
+// ---- A workspace that is broken on purpose --------------------------------------------------------------
 
 fn package_mut<'a>(metadata: &'a mut Value, wanted: &str) -> &'a mut Value {
     let packages = metadata["packages"].as_array_mut().expect("cargo lists packages");

@@ -1,7 +1,7 @@
 //! What may be compiled in: licences, sources, banned crates, dependencies that nothing uses.
 //!
-//! `cargo deny` and `cargo machete` know more, and a fresh machine builds them for twelve minutes. This reads what
-//! `cargo metadata` says; `just advisories` runs `cargo deny` where it is installed.
+//! `cargo deny` and `cargo machete` know more, and a fresh machine builds them for twelve minutes. This reads
+//! what `cargo metadata` says; `just advisories` runs `cargo deny` where it is installed.
 
 use std::path::Path;
 
@@ -92,7 +92,8 @@ fn unwelcome(metadata: &Value) -> Vec<String> {
     wrong
 }
 
-/// Whether an SPDX expression can be met with [`LICENCES`] alone. OR binds less than AND, AND less than parentheses.
+/// Whether an SPDX expression can be met with [`LICENCES`] alone. OR binds less than AND, AND less than
+/// parentheses.
 fn is_permitted(expression: &str) -> bool {
     let operands = |operator: &str| {
         let (mut depth, mut parts) = (0, vec![Vec::new()]);

@@ -37,7 +37,8 @@ impl Segments for EmbeddedStore {
 impl Log {
     fn cut(&self) -> LogCut {
         let contents = &self.contents;
-        // Before the end: what is dropped later is missing, which a copy notices, and what was dropped earlier is not looked for.
+        // Before the end: what is dropped later is missing, which a copy notices, and what was dropped
+        // earlier is not looked for.
         let (dropped_through, dropped) = contents.dropped_file();
         let unproven =
             |id: ChainId| contents.chains.get(id).is_some_and(|chain| chain.with(|state| state.unproven));

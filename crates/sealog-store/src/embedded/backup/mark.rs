@@ -62,7 +62,8 @@ pub fn write_mark(
     mark.write(extent, true, heads, now_ms)
 }
 
-/// The last event of each chain that was dropped, by the bytes of the file; nothing if they contradict their checksum.
+/// The last event of each chain that was dropped, by the bytes of the file; nothing if they contradict their
+/// checksum.
 pub fn read_dropped(bytes: &[u8]) -> Option<(u64, BTreeMap<ChainId, Head>)> {
     decode(bytes).map(|Dropped { through, anchors }| (through, anchors))
 }

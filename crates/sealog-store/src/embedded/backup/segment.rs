@@ -12,7 +12,8 @@ use sealog_core::verify::Stretch;
 use crate::embedded::log::format::{SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::embedded::log::segment::{self, Piece};
 
-/// Parts of a chain in one segment that are not sound and are kept to be looked at. The first is what a verdict names.
+/// Parts of a chain in one segment that are not sound and are kept to be looked at. The first is what a
+/// verdict names.
 const UNSOUND_MAX: usize = 8;
 
 /// As files of segments are named.
@@ -101,7 +102,8 @@ pub(super) struct Run {
 }
 
 impl SegmentContents {
-    /// Reads a segment whose content ends with these bytes. `verify` recomputes the hash of every event, which is most of the work. `wanted` are events to look for.
+    /// Reads a segment whose content ends with these bytes. `verify` recomputes the hash of every event,
+    /// which is most of the work. `wanted` are events to look for.
     pub fn read(bytes: &[u8], verify: bool, wanted: &Wanted) -> Option<SegmentContents> {
         SegmentContents::read_from(bytes, SEGMENT_HEADER_LEN as u64, verify, wanted)
     }

@@ -15,10 +15,11 @@ use crate::sync::lock;
 
 /// Segments whose files one question reads, the newest; the events of others are not counted for it.
 const SEGMENTS_MAX: usize = 4096;
-/// Chains in damaged segments whose counts are remembered: all that a question about one chain can need, or it would never be answered whole.
+/// Chains in damaged segments whose counts are remembered: all that a question about one chain can need, or
+/// it would never be answered whole.
 const SPECIAL_MAX: usize = SEGMENTS_MAX;
-/// Damaged segments that one question reads to count what is left of them, each as large as a segment is; the events of
-/// others are not counted for it. What was counted is remembered, so the next question goes on.
+/// Damaged segments that one question reads to count what is left of them, each as large as a segment is; the
+/// events of others are not counted for it. What was counted is remembered, so the next question goes on.
 const DAMAGED_MAX: usize = 4;
 
 impl Contents {
@@ -37,7 +38,8 @@ impl Contents {
                     of_segments.entry(run.segment()).or_default().push((run.first_seq(), run.end_seq()));
                 }
             }
-            // The segment that is followed has no counts anywhere else, and while the lock is held nothing is added to them.
+            // The segment that is followed has no counts anywhere else, and while the lock is held nothing is
+            // added to them.
             let is_open = self.end_of(progress.segment).is_none();
             let followed = of_segments.split_off(&progress.segment);
             for (segment, stretches) in followed {
@@ -63,7 +65,8 @@ impl Contents {
         Ok(counts)
     }
 
-    /// The counts of a chain in a full segment; nothing where there are none yet, or no more damaged ones may be read.
+    /// The counts of a chain in a full segment; nothing where there are none yet, or no more damaged ones may
+    /// be read.
     fn counts_in(
         &self,
         segment: u64,
@@ -153,7 +156,8 @@ mod tests {
             ChainId { tenant_id: TenantId(id), project_id: ProjectId(id), mode: Mode::Live }
         };
         let mut special: HashMap<(u64, ChainId), ()> = HashMap::new();
-        // As many damaged segments as a question reads: each is counted once, and none is forgotten for the next.
+        // As many damaged segments as a question reads: each is counted once, and none is forgotten for the
+        // next.
         for segment in 1..=SEGMENTS_MAX as u64 {
             make_room(&mut special, chain(1), SPECIAL_MAX);
             special.insert((segment, chain(1)), ());

@@ -68,7 +68,8 @@ pub(crate) fn check(file: &dyn DiskFile, end: &SegmentEnd) -> io::Result<u64> {
     Ok(u64::from(chains))
 }
 
-/// The counts of a chain; nothing where the file has none of it. Reads a few pieces of the file, however many chains it is about.
+/// The counts of a chain; nothing where the file has none of it. Reads a few pieces of the file, however many
+/// chains it is about.
 pub(crate) fn read(file: &dyn DiskFile, end: &SegmentEnd, chain: ChainId) -> io::Result<Option<ChainCounts>> {
     let mut name = Vec::with_capacity(32);
     put_chain(chain, &mut name);

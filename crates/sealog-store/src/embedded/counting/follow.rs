@@ -1,4 +1,5 @@
-//! Counting behind the log: the segment that is written to, in pieces; then the ones before it that have no counts.
+//! Counting behind the log: the segment that is written to, in pieces; then the ones before it that have no
+//! counts.
 
 use std::io;
 use std::ops::Range;
@@ -18,7 +19,8 @@ use crate::sync::lock;
 
 /// Read and counted at once, while whoever asks for counts waits.
 const PIECE: usize = 1 << 20;
-/// What is counted at a time: by the thread before it writes what it has, and by a question before it is answered. The thread is behind by what is written in a second, which is less.
+/// What is counted at a time: by the thread before it writes what it has, and by a question before it is
+/// answered. The thread is behind by what is written in a second, which is less.
 const CATCH_UP_BYTES: u64 = 64 << 20;
 /// Nobody waits for counts of old segments.
 const NICENESS: i32 = 10;
@@ -37,7 +39,8 @@ impl Contents {
             let time = if !is_at_end {
                 Duration::ZERO
             } else if self.count_old() {
-                // Behind an old segment as long a pause as it took, so that at most half of a disk's time goes into them.
+                // Behind an old segment as long a pause as it took, so that at most half of a disk's time
+                // goes into them.
                 begun.elapsed()
             } else {
                 self.options.tick
@@ -56,8 +59,9 @@ impl Contents {
         self.count_new(CATCH_UP_BYTES);
     }
 
-    /// Counts a group that has just become durable from what was noted of it, if counting has come to where it begins and nobody is at it: an append waits for nothing here. Otherwise it is read
-    /// from the file later, like all that was written before a start.
+    /// Counts a group that has just become durable from what was noted of it, if counting has come to where
+    /// it begins and nobody is at it: an append waits for nothing here. Otherwise it is read from the file
+    /// later, like all that was written before a start.
     pub(crate) fn count_group(&self, segment: u64, written: Range<u64>, frames: &[(ChainId, Noted)]) {
         let Ok(mut progress) = self.counting.progress.try_lock() else { return };
         let is_counted = |number| self.end_of(number).is_some_and(|end| end.final_len == progress.position);
@@ -137,7 +141,8 @@ impl Contents {
         Ok(true)
     }
 
-    /// Writes the counts of segments that were followed to their end. What cannot be written is tried again later.
+    /// Writes the counts of segments that were followed to their end. What cannot be written is tried again
+    /// later.
     fn write_all_counts(&self) {
         let unwritten = |place: &Place| match place {
             Place::Unwritten(counts) => Some(Arc::clone(counts)),
@@ -161,7 +166,8 @@ impl Contents {
         }
     }
 
-    /// Finds or makes the counts of one segment that was full before this start, or whose counts are damaged, the newest first; false when there is none.
+    /// Finds or makes the counts of one segment that was full before this start, or whose counts are damaged,
+    /// the newest first; false when there is none.
     fn count_old(&self) -> bool {
         let (number, known) = {
             let mut progress = lock(&self.counting.progress);

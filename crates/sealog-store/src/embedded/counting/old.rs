@@ -1,4 +1,5 @@
-//! Segments whose counts have to be found or made: those that were full before this start, and those whose counts are damaged.
+//! Segments whose counts have to be found or made: those that were full before this start, and those whose
+//! counts are damaged.
 
 /// The newest first. Each is looked at once, however many there are.
 #[derive(Debug, Default)]

@@ -81,7 +81,8 @@ pub(crate) struct Progress {
     pub places: BTreeMap<u64, Place>,
     /// Which of them are still to be looked at.
     pub old: Old,
-    /// Counts of a chain whose records in a segment are not all there or not all its own: where a group was moved and where a loss was accepted.
+    /// Counts of a chain whose records in a segment are not all there or not all its own: where a group was
+    /// moved and where a loss was accepted.
     pub special: HashMap<(u64, ChainId), (Stretches, Arc<ChainCounts>)>,
     pub buffer: Vec<u8>,
     /// Counts could not be written, and until then that is not tried again.

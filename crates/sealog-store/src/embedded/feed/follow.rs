@@ -27,7 +27,8 @@ impl Contents {
         Place { segment: plan.segment, offset: plan.end }
     }
 
-    /// Where a position that was handed out earlier is in this log. The beginning, if it is in a part that this log does not have: it was lost, or this is an older copy.
+    /// Where a position that was handed out earlier is in this log. The beginning, if it is in a part that
+    /// this log does not have: it was lost, or this is an older copy.
     fn resume_at(&self, place: Place, salt: [u8; 8]) -> Place {
         if place.segment == 0 {
             return place;
@@ -56,10 +57,12 @@ impl Contents {
         Some(std::array::from_fn(|at| salt[at]))
     }
 
-    /// Every chain of the scope that has changed behind `after`, up to an end: looks at what is known of all chains.
+    /// Every chain of the scope that has changed behind `after`, up to an end: looks at what is known of all
+    /// chains.
     fn changed_chains(&self, scope: &Scope, after: Place) -> Result<Window, StoreError> {
         self.with_rebuild(|| {
-            // Everything up to here is published. A chain that has changed behind it would move the position past others that were looked at too early, and is found the next time.
+            // Everything up to here is published. A chain that has changed behind it would move the position
+            // past others that were looked at too early, and is found the next time.
             let end = self.durable_end();
             let chains = match scope {
                 Scope::Chain(chain) => self.chains.get(*chain).into_iter().collect(),
@@ -79,8 +82,10 @@ impl Contents {
         })
     }
 
-    /// Where a chain has changed last; nothing if it has no events. In a segment that is full at this `end` that is the segment's end: the index may have to be read for more. All chains
-    /// of the segment stand there then, also those whose index is in memory yet, or a position between them would leave some out. In the segment of the position it is the record's own place.
+    /// Where a chain has changed last; nothing if it has no events. In a segment that is full at this `end`
+    /// that is the segment's end: the index may have to be read for more. All chains of the segment stand
+    /// there then, also those whose index is in memory yet, or a position between them would leave some out.
+    /// In the segment of the position it is the record's own place.
     fn last_place(&self, chain: &Chain, after: Place, end: Place) -> io::Result<Option<Place>> {
         let Some(LastChange { segment, record }) = chain.last_change() else { return Ok(None) };
         if segment != after.segment && segment < end.segment {
@@ -124,7 +129,8 @@ impl Cursor {
         Cursor { log: Arc::clone(log), after, window: Window { changes: VecDeque::new(), end: after } }
     }
 
-    /// Takes changes out of the window. The place moves only past chains that are all taken: those of a full segment stand at one place.
+    /// Takes changes out of the window. The place moves only past chains that are all taken: those of a full
+    /// segment stand at one place.
     fn take(&mut self, limit: usize, out: &mut Vec<Change>) {
         let log = Arc::clone(&self.log.log().contents);
         while out.len() < limit
@@ -261,7 +267,8 @@ impl Source for EmbeddedFollower {
 }
 
 impl EmbeddedFollower {
-    /// Fills the window of a log if it is empty. Whether there is more to look at behind it already: what comes later wakes.
+    /// Fills the window of a log if it is empty. Whether there is more to look at behind it already: what
+    /// comes later wakes.
     async fn look(&mut self, at: usize) -> Result<bool, StoreError> {
         let cursor = &self.cursors[at];
         if !cursor.window.changes.is_empty() {

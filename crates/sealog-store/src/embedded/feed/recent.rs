@@ -6,7 +6,8 @@ use sealog_core::id::{ChainId, Mode};
 
 use crate::feed::Hub;
 
-/// Changes that are kept for followers of a log. They are few seconds behind at most if they are not slow, and then a list of the last ones is shorter than one of all chains.
+/// Changes that are kept for followers of a log. They are few seconds behind at most if they are not slow,
+/// and then a list of the last ones is shorter than one of all chains.
 const RECENT_MAX: usize = 16 << 10;
 
 pub(crate) type Feed = Hub<[Recent; 2]>;

@@ -1,4 +1,5 @@
-//! Where each event of a chain stands, and which blocks can hold a match. Derived from the log, never the truth.
+//! Where each event of a chain stands, and which blocks can hold a match. Derived from the log, never the
+//! truth.
 
 use std::sync::Arc;
 
@@ -57,7 +58,8 @@ pub(crate) enum Hashing {
     Unknown,
 }
 
-/// A [`Filter`] as the index sees it. It lets through every event that matches, and some that do not: the record decides.
+/// A [`Filter`] as the index sees it. It lets through every event that matches, and some that do not: the
+/// record decides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe {
     action: Option<u32>,
@@ -156,7 +158,8 @@ impl Block {
         self.log_id[self.len() - 1]
     }
 
-    /// Where an id stands, or the damaged record that it may be: one whose id is unknown has no action, and the lowest id that it can have had.
+    /// Where an id stands, or the damaged record that it may be: one whose id is unknown has no action, and
+    /// the lowest id that it can have had.
     pub(crate) fn find(&self, log_id: Ulid) -> Option<usize> {
         let place = self.log_id.partition_point(|id| *id <= log_id).checked_sub(1)?;
         (self.log_id[place] == log_id || self.action[place] == 0).then_some(place)

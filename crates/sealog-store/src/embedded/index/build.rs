@@ -79,7 +79,8 @@ impl Indexed {
                 open.get(&chain).map(|at| &runs[*at].1).filter(|run| run.end_seq() == record.chain_seq);
             let (log_id, hashes) = match (&event, known) {
                 (Some(event), _) => (event.sealed.log_id, FieldHashes::of(&event.text.fields(), salt)),
-                // Where a record is damaged its id is unknown: it gets the lowest that it can have had, and no action.
+                // Where a record is damaged its id is unknown: it gets the lowest that it can have had, and
+                // no action.
                 (None, Some(run)) => (Ulid(run.last_log_id().0.saturating_add(1)), FieldHashes::default()),
                 // Nothing to go by: it counts as a hole.
                 (None, None) => continue,

@@ -42,7 +42,8 @@ pub(crate) struct ChainState {
     pub memory: Vec<MemoryRun>,
     /// First and last `chain_seq` of stretches whose records were found damaged when the index was built.
     pub damaged: Arc<Vec<(u64, u64)>>,
-    /// Likewise of stretches that the disk did not give when the store was opened. Nothing can be said of them: a read that would pass over one fails.
+    /// Likewise of stretches that the disk did not give when the store was opened. Nothing can be said of
+    /// them: a read that would pass over one fails.
     pub unreadable: Arc<Vec<(u64, u64)>>,
 }
 
@@ -83,7 +84,8 @@ impl ChainState {
         ChainHead { durable: self.durable, recorded: self.recorded, dropped: self.dropped }
     }
 
-    /// Forgets what stands from this seq on: damaged records whose loss was accepted. Their ids, for whoever counts events.
+    /// Forgets what stands from this seq on: damaged records whose loss was accepted. Their ids, for whoever
+    /// counts events.
     fn cut(&mut self, end_seq: u64) -> Vec<Ulid> {
         let mut cut = Vec::new();
         let mut sealed = self.sealed.to_vec();
@@ -133,7 +135,8 @@ impl Chain {
         self.with(|state| state.ends())
     }
 
-    /// Adds events that have just become durable. Returns the ids of damaged ones whose place they have taken.
+    /// Adds events that have just become durable. Returns the ids of damaged ones whose place they have
+    /// taken.
     pub(crate) fn publish(
         &self,
         segment: u64,
@@ -231,7 +234,8 @@ impl Snapshot {
 }
 
 impl Snapshot {
-    /// Fails if events from `first` to `last` may exist that the disk did not give when the store was opened: to leave them out would be to say that they are not there.
+    /// Fails if events from `first` to `last` may exist that the disk did not give when the store was opened:
+    /// to leave them out would be to say that they are not there.
     pub(crate) fn check_readable(&self, first: u64, last: u64) -> io::Result<()> {
         match self.unreadable.iter().find(|(from, to)| *from <= last && *to >= first) {
             None => Ok(()),
@@ -339,7 +343,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The blocks that may have events with these keys, oldest first. What is in memory is not filtered: it is looked through faster than a filter is kept up to date.
+    /// The blocks that may have events with these keys, oldest first. What is in memory is not filtered: it
+    /// is looked through faster than a filter is kept up to date.
     pub(crate) fn candidates(&self, keys: &[Key]) -> io::Result<Vec<usize>> {
         match self {
             Run::Memory(run) => Ok((0..run.block_count()).collect()),
@@ -347,7 +352,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Takes blocks away that cannot have events with these members of `metadata`. Index files that know none take nothing away.
+    /// Takes blocks away that cannot have events with these members of `metadata`. Index files that know none
+    /// take nothing away.
     pub(crate) fn retain_blocks(&self, blocks: &mut Vec<usize>, wanted: &[u32]) -> io::Result<()> {
         let Run::File(run) = self else { return Ok(()) };
         let keys: Vec<Key> = wanted.iter().map(|hash| Key::of_field(*hash)).collect();
@@ -357,7 +363,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Whether a block may have an event with these members of `metadata`. Asked before the rest of the block is read: filters name some blocks by mistake.
+    /// Whether a block may have an event with these members of `metadata`. Asked before the rest of the block
+    /// is read: filters name some blocks by mistake.
     pub(crate) fn may_have_fields(&self, caches: &Caches, block: usize, wanted: &[u32]) -> io::Result<bool> {
         let Run::File(run) = self else { return Ok(true) };
         let column = run.field_column(caches, block)?;

@@ -1,7 +1,9 @@
-//! The members of `metadata` in the index: for each event a few hashes, and for each run a filter that says which of its blocks may have one.
+//! The members of `metadata` in the index: for each event a few hashes, and for each run a filter that says
+//! which of its blocks may have one.
 //!
-//! Every scalar member is taken, whoever names it: which members an action names is control data, which an index that is built again from its segment does not have, and which changes.
-//! An event with more members than [`INDEXED_MAX`](sealog_core::metadata::INDEXED_MAX) may have any.
+//! Every scalar member is taken, whoever names it: which members an action names is control data, which an
+//! index that is built again from its segment does not have, and which changes. An event with more members
+//! than [`INDEXED_MAX`](sealog_core::metadata::INDEXED_MAX) may have any.
 
 use sealog_core::metadata::{self, FieldIs};
 
@@ -37,7 +39,8 @@ impl FieldColumn {
 
     pub(crate) fn push_event(&mut self, metadata: Option<&str>, salt: &IndexSalt) {
         let from = self.hashes.len();
-        // Each once, however often a list repeats it: room in the index and in memory is for what tells events apart. There are at most 32 to look at.
+        // Each once, however often a list repeats it: room in the index and in memory is for what tells
+        // events apart. There are at most 32 to look at.
         let all = metadata::index(metadata, |name, text| {
             let hash = hash(name, text, salt);
             if !self.hashes[from..].contains(&hash) {

@@ -1,10 +1,14 @@
-//! Which blocks of a run can hold a value, or two values together. One look at a few thousand bytes answers it for all blocks of the run.
+//! Which blocks of a run can hold a value, or two values together. One look at a few thousand bytes answers
+//! it for all blocks of the run.
 //!
-//! A Bloom filter for each block, stored across instead of along: row *r* has bit *r* of the filter of every block, side by side. A key is eight rows, and where all of them have a
-//! block's bit, the block may have the key. All rows of a key lie in one page with its own checksum, so that a lookup is one read, and a flipped bit is noticed instead of hiding events.
+//! A Bloom filter for each block, stored across instead of along: row *r* has bit *r* of the filter of every
+//! block, side by side. A key is eight rows, and where all of them have a block's bit, the block may have the
+//! key. All rows of a key lie in one page with its own checksum, so that a lookup is one read, and a flipped
+//! bit is noticed instead of hiding events.
 //!
-//! t0: a tenant asks for what a frequent actor did with a frequent action. t1: both occur in every block, so filters for single values exclude none, and a hundred thousand
-//! entries are compared for each segment. t2: they never occur together. This is why pairs are entered too.
+//! t0: a tenant asks for what a frequent actor did with a frequent action. t1: both occur in every block, so
+//! filters for single values exclude none, and a hundred thousand entries are compared for each segment. t2:
+//! they never occur together. This is why pairs are entered too.
 
 use std::io;
 
@@ -19,7 +23,8 @@ const PAGE_ROWS_MIN: usize = 256;
 const PAGE_BITS_MIN: usize = 4096;
 const CHECKSUM_LEN: usize = 4;
 
-/// What is looked up. The kinds are kept apart, so that an actor is not found for a resource of the same text.
+/// What is looked up. The kinds are kept apart, so that an actor is not found for a resource of the same
+/// text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(u64);
 
@@ -29,7 +34,8 @@ impl Key {
         Key(mix(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
-    /// What to look up for an event with these values; 0 stands for any. Index files of version 2 have no keys of an action alone.
+    /// What to look up for an event with these values; 0 stands for any. Index files of version 2 have no
+    /// keys of an action alone.
     pub(crate) fn of_probe(wanted: FieldHashes, has_actions: bool) -> Vec<Key> {
         let FieldHashes { action, actor_id, resource } = wanted;
         let pairs = [(3, action, actor_id), (4, action, resource), (5, actor_id, resource)];
@@ -129,7 +135,8 @@ pub(crate) fn build_of_fields<'a>(blocks: impl Iterator<Item = &'a Block>) -> (S
     build_of(blocks.map(|block| block.fields().hashes().iter().map(|hash| Key::of_field(*hash)).collect()))
 }
 
-/// Each key once. Keys are hashes already, so each is looked for where it says itself, which takes a quarter of the time of sorting them; `seen` is the memory of that.
+/// Each key once. Keys are hashes already, so each is looked for where it says itself, which takes a quarter
+/// of the time of sorting them; `seen` is the memory of that.
 fn distinct(mut keys: Vec<Key>, seen: &mut Vec<u64>) -> Vec<Key> {
     let room = (keys.len() * 2).next_power_of_two();
     seen.clear();

@@ -1,6 +1,7 @@
 //! Idempotency keys: which are in flight, and which were used in the last 24 hours.
 //!
-//! No live key is ever evicted. Keys of segments that are still in memory stand in a map; keys of sealed segments stay on disk behind a filter.
+//! No live key is ever evicted. Keys of segments that are still in memory stand in a map; keys of sealed
+//! segments stay on disk behind a filter.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -31,7 +32,8 @@ pub(crate) struct KeyPlace {
     pub entry: KeyEntry,
 }
 
-/// How long after its last key has expired a file is still looked at: a clock that was ahead and is set back must not free keys early.
+/// How long after its last key has expired a file is still looked at: a clock that was ahead and is set back
+/// must not free keys early.
 const CLOCK_STEP_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 /// Whether a key that was received then still counts now.
@@ -74,7 +76,8 @@ impl Keys {
         {
             let used = read(&self.used);
             for (segment, map) in used.memory.iter().rev() {
-                // One that has expired says nothing: a segment in memory can be older than one whose keys are in a file.
+                // One that has expired says nothing: a segment in memory can be older than one whose keys are
+                // in a file.
                 if let Some(entry) = map.get(&probe.slot).filter(|entry| is_live(entry.received_ms, now_ms)) {
                     return Ok(vec![KeyPlace { segment: *segment, entry: *entry }]);
                 }

@@ -1,4 +1,5 @@
-//! Index files of segments: written when a segment is full, and built again where one is damaged, missing or of an earlier version.
+//! Index files of segments: written when a segment is full, and built again where one is damaged, missing or
+//! of an earlier version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -70,8 +71,9 @@ impl Contents {
         }
     }
 
-    /// Builds the index of a sealed segment again, from the segment, in place of a damaged one with this id. The index of a damaged segment stays in memory, so that it is found damaged
-    /// again at the next start; and so does one that cannot be written, since it must not be missing.
+    /// Builds the index of a sealed segment again, from the segment, in place of a damaged one with this id.
+    /// The index of a damaged segment stays in memory, so that it is found damaged again at the next start;
+    /// and so does one that cannot be written, since it must not be missing.
     pub(crate) fn rebuild_index(&self, number: u64, id: u64) -> io::Result<()> {
         let mut built = lock(&self.rebuilding);
         if built.get(&number).is_some_and(|newer| *newer > id) || number <= self.dropped_through() {
@@ -110,7 +112,8 @@ impl Contents {
         Ok(())
     }
 
-    /// Writes an index file anew that can be read but is of an earlier version. Where that fails, or the segment is damaged, or it would take of the reserve, the old one goes on to serve.
+    /// Writes an index file anew that can be read but is of an earlier version. Where that fails, or the
+    /// segment is damaged, or it would take of the reserve, the old one goes on to serve.
     pub(crate) fn renew_index(&self, number: u64, id: u64) -> io::Result<()> {
         let mut built = lock(&self.rebuilding);
         if built.get(&number).is_some_and(|newer| *newer > id) || number <= self.dropped_through() {
@@ -131,7 +134,8 @@ impl Contents {
         Ok(())
     }
 
-    /// Reads a sealed segment and makes its index, in memory. Fails if the disk does not give everything: what it does not give would be missing from the index.
+    /// Reads a sealed segment and makes its index, in memory. Fails if the disk does not give everything:
+    /// what it does not give would be missing from the index.
     fn index_sealed(&self, number: u64) -> io::Result<(Indexed, SegmentEnd)> {
         let gone = || io::Error::other("the segment is not there");
         let end = self.end_of(number).ok_or_else(gone)?;

@@ -1,7 +1,8 @@
 //! The secret that the hashes in indexes are keyed with: `docs/format.md`, section 5.
 //!
-//! Clients choose the texts that are hashed. If they could compute the hashes, they could send thousands of values with one hash, and each list that filters by one of them would read the
-//! records of all. (The bound of a list holds all the same; the salt makes sure that it is hardly ever reached.)
+//! Clients choose the texts that are hashed. If they could compute the hashes, they could send thousands of
+//! values with one hash, and each list that filters by one of them would read the records of all. (The bound
+//! of a list holds all the same; the salt makes sure that it is hardly ever reached.)
 
 use std::hash::Hasher;
 use std::io;
@@ -17,7 +18,8 @@ const MAGIC: &[u8; 8] = b"SEALOGSL";
 const VERSION: u32 = 1;
 const LEN: usize = 32;
 
-/// A keyed hash: SipHash-1-3, which is made for texts that an adversary chooses, and is written to disk, so it must never change.
+/// A keyed hash: SipHash-1-3, which is made for texts that an adversary chooses, and is written to disk, so
+/// it must never change.
 #[derive(Clone, Copy)]
 pub(crate) struct IndexSalt(SipHasher13);
 
@@ -32,7 +34,8 @@ impl IndexSalt {
         IndexSalt(SipHasher13::new_with_key(salt))
     }
 
-    /// The salt of a data directory, made at the first start. One that is lost or damaged is replaced: indexes are made again, and no event depends on it.
+    /// The salt of a data directory, made at the first start. One that is lost or damaged is replaced:
+    /// indexes are made again, and no event depends on it.
     pub(crate) fn open(dir: &Path, disk: &dyn Disk, world: &dyn World) -> io::Result<IndexSalt> {
         let path = dir.join(FILE);
         match disk.open(&path).and_then(|file| disk::read_all(&*file)) {
@@ -96,7 +99,8 @@ fn decode(content: &[u8]) -> Option<[u8; 16]> {
 mod tests {
     use super::*;
 
-    /// From the authors' reference implementation of SipHash-1-3: key 00 01 … 0f, input 00 01 … up to a length.
+    /// From the authors' reference implementation of SipHash-1-3: key 00 01 … 0f, input 00 01 … up to a
+    /// length.
     #[test]
     fn the_hash_is_siphash_1_3() {
         let salt = IndexSalt::new(&std::array::from_fn(|at| u8::try_from(at).unwrap()));

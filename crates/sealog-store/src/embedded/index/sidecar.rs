@@ -1,6 +1,7 @@
 //! Index files of sealed segments: `docs/format.md`, section 5.
 //!
-//! A file is read in pieces, on demand: at start only its directory, its runs, its usage and the keys' filter, so that start-up does not read what is stored.
+//! A file is read in pieces, on demand: at start only its directory, its runs, its usage and the keys'
+//! filter, so that start-up does not read what is stored.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -71,7 +72,8 @@ pub(crate) fn slot(chain: ChainId, key_hash: Hash) -> Slot {
     std::array::from_fn(|at| digest[at])
 }
 
-/// A slot and what filters know it by. Clients choose keys, and with them slots: without the salt they could choose those that fill a filter.
+/// A slot and what filters know it by. Clients choose keys, and with them slots: without the salt they could
+/// choose those that fill a filter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotProbe {
     pub slot: Slot,
@@ -532,7 +534,8 @@ impl Sidecar {
         self.hashing
     }
 
-    /// Whether it can be read but should be made anew: it has another version, the salt that it was made with is lost, or it knows no members of `metadata`.
+    /// Whether it can be read but should be made anew: it has another version, the salt that it was made with
+    /// is lost, or it knows no members of `metadata`.
     pub(crate) fn is_stale(&self) -> bool {
         self.hashing != Hashing::Salted || !self.has_fields
     }
@@ -575,7 +578,8 @@ impl Sidecar {
         }
     }
 
-    /// Keys with this slot, newest first. What is read is checked first: a key that is overlooked would be an event twice.
+    /// Keys with this slot, newest first. What is read is checked first: a key that is overlooked would be an
+    /// event twice.
     pub(crate) fn find_key(&self, probe: &SlotProbe) -> io::Result<Vec<KeyEntry>> {
         if !self.may_have_key(probe) {
             return Ok(Vec::new());
@@ -598,7 +602,8 @@ impl Sidecar {
                 let firsts = self.read_checked(fences.offset, fences.length, checksum, what)?;
                 let firsts: Vec<&[u8]> = firsts.chunks_exact(size_of::<Slot>()).collect();
                 let slot = &probe.slot[..];
-                // The slot may begin in the page before the first one that begins with it, and may fill several.
+                // The slot may begin in the page before the first one that begins with it, and may fill
+                // several.
                 let begin = firsts.partition_point(|first| *first < slot).saturating_sub(1);
                 for number in (begin..firsts.len()).take_while(|number| firsts[*number] <= slot) {
                     let page_len = PAGE_KEYS * KEY_LEN + CHECKSUM_LEN;
@@ -824,7 +829,8 @@ impl FileRun {
         )
     }
 
-    /// The blocks that may have events with all of these members of `metadata`; nothing where that is not known.
+    /// The blocks that may have events with all of these members of `metadata`; nothing where that is not
+    /// known.
     pub(crate) fn field_candidates(&self, keys: &[Key]) -> io::Result<Option<Vec<usize>>> {
         let Some(fields) = self.known_fields() else { return Ok(None) };
         let candidates = filter::candidates(
@@ -889,10 +895,12 @@ impl FileRun {
     }
 }
 
-/// Index files as they were before their hashes had a salt. They are read until they are made anew, which is begun at the start that finds them.
+/// Index files as they were before their hashes had a salt. They are read until they are made anew, which is
+/// begun at the start that finds them.
 ///
-/// Differences: a fixed header; offsets are counted from the beginning of the file; hashes are CRC32C; tables have a set of actions for each block, filters have no keys of actions; the keys are
-/// one section under one checksum, and their filter goes by the first bytes of the slot.
+/// Differences: a fixed header; offsets are counted from the beginning of the file; hashes are CRC32C; tables
+/// have a set of actions for each block, filters have no keys of actions; the keys are one section under one
+/// checksum, and their filter goes by the first bytes of the slot.
 mod version_2 {
     use super::{DiskFile, Hashing, KEY_LEN, KeySections, Layout, Section, Take, decode_key, io, read_exact};
 
@@ -922,7 +930,8 @@ mod version_2 {
         })
     }
 
-    /// The receipt time of the newest key, unless the keys are damaged. They are sorted by slot, so it is found by looking at all; in pieces, to keep the memory small.
+    /// The receipt time of the newest key, unless the keys are damaged. They are sorted by slot, so it is
+    /// found by looking at all; in pieces, to keep the memory small.
     pub(crate) fn newest_key(file: &dyn DiskFile, keys: Section) -> io::Result<Option<Option<u64>>> {
         const PIECE: usize = KEY_LEN * 4096;
         let mut newest = None;

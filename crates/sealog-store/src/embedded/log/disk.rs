@@ -1,4 +1,5 @@
-//! The few things that the store asks of a file system, as a trait: tests put a disk behind it that loses what was not synced, or fails at a chosen call.
+//! The few things that the store asks of a file system, as a trait: tests put a disk behind it that loses
+//! what was not synced, or fails at a chosen call.
 
 use std::fmt::Debug;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -43,7 +44,8 @@ pub trait DiskFile: Send + Sync + Debug {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     fn set_len(&self, length: u64) -> io::Result<()>;
-    /// Returns once the content is on stable storage. After an error nothing is known, and calling it again would not tell.
+    /// Returns once the content is on stable storage. After an error nothing is known, and calling it again
+    /// would not tell.
     fn sync(&self) -> io::Result<()>;
     /// Whether the file still has a name.
     fn is_linked(&self) -> io::Result<bool> {
@@ -126,7 +128,8 @@ impl DiskFile for RealFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // fdatasync: the length is part of what it makes durable when it has changed, times of access are not.
+        // fdatasync: the length is part of what it makes durable when it has changed, times of access are
+        // not.
         self.0.sync_data()
     }
 
@@ -154,7 +157,8 @@ fn write_new(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync()
 }
 
-/// Whether an error is about the process and not about the medium: it is out of descriptors or memory, or was not let in.
+/// Whether an error is about the process and not about the medium: it is out of descriptors or memory, or was
+/// not let in.
 fn is_resource_error(error: &io::Error) -> bool {
     let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::ACCESS, Errno::PERM];
     Errno::from_io_error(error).is_some_and(|errno| lacking.contains(&errno))

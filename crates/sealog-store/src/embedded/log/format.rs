@@ -1,4 +1,5 @@
-//! Bytes of segments: `docs/format.md`, section 3. Encoding and decoding stand side by side here and nowhere else.
+//! Bytes of segments: `docs/format.md`, section 3. Encoding and decoding stand side by side here and nowhere
+//! else.
 
 use crc32c::crc32c_append;
 use sealog_core::canonical::{self, EventText};
@@ -22,7 +23,8 @@ pub(crate) const FRAME_LEN_MAX: usize = 16 << 20;
 pub(crate) const FORMAT_VERSION: u32 = 1;
 const SEGMENT_MAGIC: &[u8; 8] = b"SEALOGSG";
 pub(crate) const FRAME_MAGIC: &[u8; 4] = b"SLFR";
-/// A frame's version says how its records are laid out and which `schema_version` they have. The next `schema_version` is the next frame version.
+/// A frame's version says how its records are laid out and which `schema_version` they have. The next
+/// `schema_version` is the next frame version.
 const FRAME_VERSION: u8 = 1;
 /// Of every record in a frame of [`FRAME_VERSION`].
 pub(crate) const FRAME_SCHEMA_VERSION: u32 = 1;
@@ -30,7 +32,8 @@ const FLAG_IDEMPOTENCY: u8 = 1;
 const FLAG_IMPORTED: u8 = 2;
 const ANNOTATIONS_VERSION: u8 = 1;
 
-/// No chain, no log and no row of segments gets near these. A larger number was put there by someone, and counting on from it would overflow.
+/// No chain, no log and no row of segments gets near these. A larger number was put there by someone, and
+/// counting on from it would overflow.
 pub(crate) const SEQ_MAX: u64 = u64::MAX >> 1;
 pub(crate) const COMMIT_MAX: u64 = u64::MAX >> 1;
 pub(crate) const SEGMENT_MAX: u64 = 999_999_999_999_999;
@@ -346,7 +349,8 @@ impl<'a> Frame<'a> {
         Some(Frame { header, bytes, salt })
     }
 
-    /// The records, as far as their lengths lead. Where a length is damaged, the records behind it cannot be found.
+    /// The records, as far as their lengths lead. Where a length is damaged, the records behind it cannot be
+    /// found.
     pub(crate) fn records(&self) -> impl Iterator<Item = RecordSlice<'a>> + use<'a> {
         let Frame { header, bytes, salt } = *self;
         let end = bytes.len()

@@ -131,7 +131,8 @@ pub(crate) fn walk_from<'a>(
     pieces
 }
 
-/// The next place where a frame's header is right. A frame names its own position, so a client cannot put one into a payload that would be found here.
+/// The next place where a frame's header is right. A frame names its own position, so a client cannot put one
+/// into a payload that would be found here.
 fn find_frame(content: &[u8], from: usize, salt: &Salt, mode: Mode) -> Option<usize> {
     let mut at = from;
     loop {
@@ -146,14 +147,16 @@ fn find_frame(content: &[u8], from: usize, salt: &Salt, mode: Mode) -> Option<us
 /// How large a segment may be on a disk that is almost full.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Bytes of the disk that no segment takes: control data, high-water marks and indexes have to be written when no event can be.
+    /// Bytes of the disk that no segment takes: control data, high-water marks and indexes have to be written
+    /// when no event can be.
     pub reserve: u64,
     /// A smaller segment than this is not worth its file.
     pub least: u64,
 }
 
 impl Room {
-    /// What of `wanted` may be taken where `free` bytes are left. Half of what there is, so that the other log has some too, but not less than the least.
+    /// What of `wanted` may be taken where `free` bytes are left. Half of what there is, so that the other
+    /// log has some too, but not less than the least.
     fn size(&self, wanted: u64, free: u64) -> Option<u64> {
         let room = free.saturating_sub(self.reserve);
         let least = self.least.min(wanted);
@@ -170,7 +173,8 @@ impl Room {
     }
 }
 
-/// The kernel keeps what was written at once in one piece of its cache, and a sync looks at the whole piece. Larger ones make a small sync dearer, smaller ones a large one.
+/// The kernel keeps what was written at once in one piece of its cache, and a sync looks at the whole piece.
+/// Larger ones make a small sync dearer, smaller ones a large one.
 const PIECE: usize = 64 << 10;
 
 /// Zeros are synced, and room is looked at, after so many bytes.
@@ -185,8 +189,8 @@ pub(crate) fn no_room() -> io::Error {
     io::Error::new(io::ErrorKind::StorageFull, "the disk has less room than is kept in reserve")
 }
 
-/// Prepares segments in the background: writing to blocks that already hold zeros makes a sync much cheaper than growing a file,
-/// and only the preparation can run out of room, never a write.
+/// Prepares segments in the background: writing to blocks that already hold zeros makes a sync much cheaper
+/// than growing a file, and only the preparation can run out of room, never a write.
 #[derive(Debug)]
 pub(crate) struct Preparer {
     disk: Arc<dyn Disk>,
@@ -196,7 +200,8 @@ pub(crate) struct Preparer {
     changed: Condvar,
 }
 
-/// How far the zeros have to be ahead of the events for the thread to take its time, in thousandths of a segment.
+/// How far the zeros have to be ahead of the events for the thread to take its time, in thousandths of a
+/// segment.
 const ZEROS_AHEAD: u64 = 200;
 
 #[derive(Debug, Default)]
@@ -233,8 +238,9 @@ impl Preparer {
         self.changed.notify_all();
     }
 
-    /// Waits until the segment that was asked for is there or cannot be made; how much it holds, which is less than was asked for where there is no room for more.
-    /// A failure of some time ago does not count: there may be room by now, and refusing an event is worth another look.
+    /// Waits until the segment that was asked for is there or cannot be made; how much it holds, which is
+    /// less than was asked for where there is no room for more. A failure of some time ago does not count:
+    /// there may be room by now, and refusing an event is worth another look.
     pub(crate) fn take(&self) -> Result<u64, String> {
         let mut state = lock(&self.state);
         let before = state.failures;
@@ -272,7 +278,8 @@ impl Preparer {
         lock(&self.state).filled = end * 1000 / capacity.max(1);
     }
 
-    /// Lets the disk go on with events for as long as the last zeros took it, unless someone waits for these or soon will: `made` thousandths are there. Whether it took the whole pause.
+    /// Lets the disk go on with events for as long as the last zeros took it, unless someone waits for these
+    /// or soon will: `made` thousandths are there. Whether it took the whole pause.
     fn step_back(&self, file: &dyn DiskFile, made: u64) -> io::Result<bool> {
         let begun = Instant::now();
         file.sync()?;
@@ -288,7 +295,8 @@ impl Preparer {
         Ok(false)
     }
 
-    /// Whether the zeros are so far ahead of the events that a large request, which would shorten their lead, makes nobody wait for the next segment.
+    /// Whether the zeros are so far ahead of the events that a large request, which would shorten their lead,
+    /// makes nobody wait for the next segment.
     pub(crate) fn keeps_up(&self) -> bool {
         let state = lock(&self.state);
         let on_the_way = state.wanted.is_some() && state.failed.is_none() && state.ready.is_none();
@@ -310,7 +318,8 @@ impl Preparer {
         self.changed.notify_all();
     }
 
-    /// The thread: makes what is wanted; when there is no room, looks again every second. `on_progress` is told of each step, when one is ready, and when it cannot be made.
+    /// The thread: makes what is wanted; when there is no room, looks again every second. `on_progress` is
+    /// told of each step, when one is ready, and when it cannot be made.
     pub(crate) fn run(&self, retry: std::time::Duration, on_progress: impl Fn()) {
         let mut unfinished = None;
         let mut state = lock(&self.state);
@@ -342,7 +351,8 @@ impl Preparer {
                     state.failures += 1;
                     self.changed.notify_all();
                     drop(state);
-                    // Who waits for the zeros to get further has to look for themselves whether there is room.
+                    // Who waits for the zeros to get further has to look for themselves whether there is
+                    // room.
                     on_progress();
                     state = lock(&self.state);
                     if !state.urgent && !state.stop {
@@ -395,7 +405,8 @@ struct Filling {
 impl Filling {
     fn begin(disk: &dyn Disk, dir: &Path, wanted: u64, room: Room) -> io::Result<Filling> {
         let path = next_path(dir);
-        // Never the file of an earlier attempt: a thread that is still filling that one must not reach this one. And what it takes is room for this one.
+        // Never the file of an earlier attempt: a thread that is still filling that one must not reach this
+        // one. And what it takes is room for this one.
         match disk.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -405,7 +416,8 @@ impl Filling {
         Ok(Filling { file: disk.create(&path)?, at: 0, capacity, refused: false })
     }
 
-    /// Writes what is missing and makes it durable. Where room runs out on the way, the file stays as large as it is if that is enough for a segment. How much it holds.
+    /// Writes what is missing and makes it durable. Where room runs out on the way, the file stays as large
+    /// as it is if that is enough for a segment. How much it holds.
     fn fill(
         &mut self,
         disk: &dyn Disk,
@@ -438,8 +450,9 @@ impl Filling {
         Ok(self.capacity)
     }
 
-    /// After a failure. A file whose writes are refused for want of room is gone on with later: writing the same zeros again and again would wear out the disk for nothing.
-    /// Everything else is removed, so that it takes no room; after a failed sync nothing is known of it.
+    /// After a failure. A file whose writes are refused for want of room is gone on with later: writing the
+    /// same zeros again and again would wear out the disk for nothing. Everything else is removed, so that it
+    /// takes no room; after a failed sync nothing is known of it.
     fn keep(self, disk: &dyn Disk, dir: &Path, error: &io::Error) -> Option<Filling> {
         if self.refused && is_no_room(error) {
             return Some(self);
@@ -449,7 +462,8 @@ impl Filling {
     }
 }
 
-/// Makes a file of zeros that is on stable storage when this returns; how large it is. On failure nothing is left that takes room.
+/// Makes a file of zeros that is on stable storage when this returns; how large it is. On failure nothing is
+/// left that takes room.
 pub(crate) fn prepare(disk: &dyn Disk, dir: &Path, wanted: u64, room: Room) -> io::Result<u64> {
     let mut filling = Filling::begin(disk, dir, wanted, room)?;
     filling.fill(disk, dir, room, |_, _| Ok(())).inspect_err(|_| {
@@ -457,8 +471,9 @@ pub(crate) fn prepare(disk: &dyn Disk, dir: &Path, wanted: u64, room: Room) -> i
     })
 }
 
-/// Cuts the zeros off the end of a segment that is not written to any more: they were room for frames that never came. Nothing but zeros is cut, and nothing before `end`, where its
-/// frames end; whoever reads the segment sees the same as before. How many bytes that gave back.
+/// Cuts the zeros off the end of a segment that is not written to any more: they were room for frames that
+/// never came. Nothing but zeros is cut, and nothing before `end`, where its frames end; whoever reads the
+/// segment sees the same as before. How many bytes that gave back.
 pub(crate) fn trim(disk: &dyn Disk, path: &Path, end: u64, worth: u64) -> io::Result<u64> {
     /// Zeros that are left: the last bytes of a frame may be some.
     const LEFT: u64 = 4096;
@@ -581,7 +596,8 @@ mod tests {
         assert!(preparer.step_back(&slow, 500).unwrap(), "nobody waits");
         assert!(begun.elapsed() >= Duration::from_millis(200), "as long as the sync has taken");
 
-        // A lead of half as much is enough for others to go on; without a segment in the making, there is nothing to wait for.
+        // A lead of half as much is enough for others to go on; without a segment in the making, there is
+        // nothing to wait for.
         assert!(preparer.keeps_up());
         preparer.want(8 << 20);
         for (filled, made, keeps_up) in

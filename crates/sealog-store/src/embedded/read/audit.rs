@@ -1,7 +1,10 @@
-//! Verification of whole chains on all cores: segment by segment, each read once from front to back, whatever the number of chains in it.
+//! Verification of whole chains on all cores: segment by segment, each read once from front to back, whatever
+//! the number of chains in it.
 //!
-//! The records of a segment are checked where they lie in the buffer, none is copied. What comes out is one [`Stretch`] for each chain and segment if all is well; where
-//! they meet is looked at afterwards, in the order of the chain, by the one verifier. Whatever is not sound is read again on the ordinary path, which knows what to say of it.
+//! The records of a segment are checked where they lie in the buffer, none is copied. What comes out is one
+//! [`Stretch`] for each chain and segment if all is well; where they meet is looked at afterwards, in the
+//! order of the chain, by the one verifier. Whatever is not sound is read again on the ordinary path, which
+//! knows what to say of it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -46,7 +49,8 @@ struct Place {
 type RunOf<'a> = (usize, Run<'a>);
 
 impl Contents {
-    /// Verifies chains from their first event to their recorded head; adds to `progress` as events are checked.
+    /// Verifies chains from their first event to their recorded head; adds to `progress` as events are
+    /// checked.
     pub(crate) fn audit(&self, chains: &[ChainId], progress: &AtomicU64) -> Result<Vec<Verdict>, StoreError> {
         for chain in chains {
             // Where the disk did not give the whole log, a chain of which nothing is known may exist.
@@ -107,7 +111,8 @@ impl Contents {
         verdicts.map(|((chain, snapshot), pieces)| self.join(*chain, snapshot.as_ref(), pieces)).collect()
     }
 
-    /// Checks the records of some runs of a segment. A stretch ends where an event of its chain is known, which is then held against it.
+    /// Checks the records of some runs of a segment. A stretch ends where an event of its chain is known,
+    /// which is then held against it.
     fn sweep(
         &self,
         segment: u64,

@@ -66,7 +66,8 @@ impl Contents {
         }
         let frame = Frame::decode(&bytes[..filled], position, &segment.salt, self.mode).ok_or_else(lost)?;
         if !frame.intact() {
-            // A loss that was accepted: another event stands in place of its last one, and whoever asks again is not told of what is gone.
+            // A loss that was accepted: another event stands in place of its last one, and whoever asks again
+            // is not told of what is gone.
             let header = &frame.header;
             let last_seq = header.first_seq + u64::from(header.count) - 1;
             let is_here = |(segment, at)| segment == place.segment && (position..header.end()).contains(&at);

@@ -24,11 +24,13 @@ use crate::embedded::log::segment::Segment;
 use crate::error::StoreError;
 use crate::query::{ChainHead, Chunk, List, Range};
 
-/// Records that one list reads although they do not match: their hashes are those of what is wanted, or they are damaged.
+/// Records that one list reads although they do not match: their hashes are those of what is wanted, or they
+/// are damaged.
 const LIST_MISSES_MAX: usize = 256;
 /// Bytes of such records: one has up to two megabytes.
 const LIST_MISS_BYTES_MAX: usize = 1 << 20;
-/// Pieces of indexes that one list looks at: pages of filters, tables, blocks. At 20 million events a list that finds nothing looks at some 200.
+/// Pieces of indexes that one list looks at: pages of filters, tables, blocks. At 20 million events a list
+/// that finds nothing looks at some 200.
 const LIST_PIECES_MAX: usize = 1024;
 
 impl Contents {
@@ -132,7 +134,8 @@ impl Contents {
         self.with_rebuild(|| self.list_once(&chain, list))
     }
 
-    /// Newest first, until there is enough, or until as much was looked at as one call may. Everything from `resume` up has been looked at then.
+    /// Newest first, until there is enough, or until as much was looked at as one call may. Everything from
+    /// `resume` up has been looked at then.
     fn list_once(&self, chain: &Chain, list: &List) -> io::Result<Chunk<StoredEvent>> {
         let snapshot = chain.snapshot();
         let lookups = Lookups::of(&list.filter, &self.salt);
@@ -295,8 +298,10 @@ impl Contents {
         Ok(None)
     }
 
-    /// The keys stand in the frames of their requests, and the first record of a frame stands right behind its header: what lies before a record tells whether a
-    /// request begins there. (If none does, the bytes are another record's, and no record can have the checksum of a header: it depends on the segment's salt.)
+    /// The keys stand in the frames of their requests, and the first record of a frame stands right behind
+    /// its header: what lies before a record tells whether a request begins there. (If none does, the bytes
+    /// are another record's, and no record can have the checksum of a header: it depends on the segment's
+    /// salt.)
     pub(crate) fn kept_keys(&self, chain: ChainId, wanted: WantedKeys) -> Result<Vec<KeptKey>, StoreError> {
         let Some(chain) = self.chain(chain)? else { return Ok(Vec::new()) };
         self.with_rebuild(|| self.kept_keys_once(&chain, wanted))
@@ -360,7 +365,8 @@ impl Contents {
         })
     }
 
-    /// Nothing if the record is damaged: it was read, and its checksum is wrong. An error if it could not be read, which says nothing about it.
+    /// Nothing if the record is damaged: it was read, and its checksum is wrong. An error if it could not be
+    /// read, which says nothing about it.
     pub(crate) fn read_record(
         &self,
         chain: ChainId,
@@ -379,8 +385,9 @@ impl Contents {
         Ok(record.and_then(|record| format::decode_record(record, &segment.salt, chain, chain_seq)))
     }
 
-    /// Runs a read; where an index file turns out to be damaged, builds it again from its segment and runs the read once more. So it does where a segment was dropped
-    /// meanwhile: the read takes a new look at its chain, which begins later now.
+    /// Runs a read; where an index file turns out to be damaged, builds it again from its segment and runs
+    /// the read once more. So it does where a segment was dropped meanwhile: the read takes a new look at its
+    /// chain, which begins later now.
     pub(crate) fn with_rebuild<T>(&self, read: impl Fn() -> io::Result<T>) -> Result<T, StoreError> {
         let mut rebuilt = Vec::new();
         loop {

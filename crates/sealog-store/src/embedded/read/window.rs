@@ -40,7 +40,8 @@ impl Window {
         self.segment == segment && position >= self.start && self.within(position).is_some()
     }
 
-    /// Reads a record and those before it that are wanted next, as far as they are near. What cannot be read so is left to [`Window::record`]: a bad sector must not take others with it.
+    /// Reads a record and those before it that are wanted next, as far as they are near. What cannot be read
+    /// so is left to [`Window::record`]: a bad sector must not take others with it.
     pub(crate) fn read_back(&mut self, segment: &Segment, newest: u32, older: impl Iterator<Item = u32>) {
         let mut oldest = newest;
         for position in older {
@@ -55,7 +56,8 @@ impl Window {
         }
     }
 
-    /// The bytes of a record; nothing if the segment does not have so many, or they do not say how long it is.
+    /// The bytes of a record; nothing if the segment does not have so many, or they do not say how long it
+    /// is.
     pub(crate) fn record(&mut self, segment: &Segment, position: u32) -> io::Result<Option<&[u8]>> {
         let held = self.holds(segment.number, position);
         let position = u64::from(position);
@@ -81,7 +83,8 @@ impl Window {
         usize::try_from(position - self.start).unwrap_or(usize::MAX).min(self.bytes.len())
     }
 
-    /// To call damaged what could not be read would be to cry wolf, and to leave it out of a list to hide it: an error stays one.
+    /// To call damaged what could not be read would be to cry wolf, and to leave it out of a list to hide it:
+    /// an error stays one.
     fn fill(&mut self, segment: &Segment, position: u64, length: usize) -> io::Result<()> {
         self.bytes.resize(length, 0);
         self.segment = 0;

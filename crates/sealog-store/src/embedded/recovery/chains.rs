@@ -55,7 +55,8 @@ impl Recovery<'_> {
             let state = match ends_of(&of_chain, recorded, dropped).compare(&look, recorded) {
                 Ok(state) => state,
                 Err(error) => {
-                    // What could not be compared is neither right nor wrong. The high-water mark stays as it is, for the next start.
+                    // What could not be compared is neither right nor wrong. The high-water mark stays as it
+                    // is, for the next start.
                     let cause = format!("an event cannot be held against the mark: {error}");
                     self.findings.push(Finding::ReadOnly { cause });
                     ends_of(&of_chain, recorded, dropped)
@@ -134,7 +135,8 @@ impl Recovery<'_> {
         holes(runs, dropped, |between| self.damaged_segments.iter().any(|damaged| between.contains(damaged)))
     }
 
-    /// Holes between runs where a place could not be read, and everything behind the last run if a later place may hold more of the chain.
+    /// Holes between runs where a place could not be read, and everything behind the last run if a later
+    /// place may hold more of the chain.
     fn unreadable_stretches(
         &self,
         runs: &[SealedRun],
@@ -181,7 +183,8 @@ fn holes(
     holes
 }
 
-/// Runs in the order of the log, each event once: where a group was moved and the segment that says so is gone, the later copy counts. The ids of the earlier ones come second.
+/// Runs in the order of the log, each event once: where a group was moved and the segment that says so is
+/// gone, the later copy counts. The ids of the earlier ones come second.
 fn in_order(mut runs: Vec<SealedRun>) -> (Vec<SealedRun>, Vec<Ulid>) {
     runs.sort_by_key(|run| (run.run().segment(), run.run().first_seq()));
     let mut ordered: Vec<SealedRun> = Vec::with_capacity(runs.len());
@@ -246,10 +249,12 @@ impl Look<'_> {
 }
 
 impl Ends {
-    /// Holds the chain against its recorded head: whoever rewrites a log and adds to it leaves a chain that is longer than the high-water mark says and fits together. Looks at one
-    /// event of a chain that has grown since the high-water mark, and at none of the others.
+    /// Holds the chain against its recorded head: whoever rewrites a log and adds to it leaves a chain that
+    /// is longer than the high-water mark says and fits together. Looks at one event of a chain that has
+    /// grown since the high-water mark, and at none of the others.
     ///
-    /// A loss that was accepted is none: the acceptance of exactly this head is then the last event, since nothing is sealed on it before the high-water mark knows it.
+    /// A loss that was accepted is none: the acceptance of exactly this head is then the last event, since
+    /// nothing is sealed on it before the high-water mark knows it.
     fn compare(self, look: &Look<'_>, recorded: Head) -> io::Result<Ends> {
         if mutants::on(Mutant::MarkWithoutHash) {
             return Ok(self);

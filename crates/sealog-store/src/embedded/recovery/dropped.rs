@@ -1,7 +1,9 @@
-//! What retention has dropped of a test log: up to which segment, and the last event of each chain that went with it. `docs/format.md`, section 7.
+//! What retention has dropped of a test log: up to which segment, and the last event of each chain that went
+//! with it. `docs/format.md`, section 7.
 //!
-//! The file is the decision. t0: it is written and synced, the segments still stand. t1: they are removed. A crash between the two leaves segments that do not count any more, and the next
-//! start removes them. Without the file a segment that is gone is a loss, as in every log; and what it does not name may not be missing.
+//! The file is the decision. t0: it is written and synced, the segments still stand. t1: they are removed. A
+//! crash between the two leaves segments that do not count any more, and the next start removes them. Without
+//! the file a segment that is gone is a loss, as in every log; and what it does not name may not be missing.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -107,7 +109,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Dropped> {
     take.0.is_empty().then_some(Dropped { through, anchors })
 }
 
-/// Removes the files of segments that were dropped and that a crash has left, or that came back with a power cut. What cannot be removed does not count all the same.
+/// Removes the files of segments that were dropped and that a crash has left, or that came back with a power
+/// cut. What cannot be removed does not count all the same.
 pub(crate) fn remove_leftovers(disk: &dyn Disk, dir: &Path, through: u64) -> io::Result<()> {
     if through == 0 {
         return Ok(());

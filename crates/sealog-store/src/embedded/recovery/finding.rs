@@ -4,7 +4,8 @@ use std::fmt;
 
 use sealog_core::id::ChainId;
 
-/// Something that was wrong with the files. Named in the log and kept for whoever asks; never repaired in silence.
+/// Something that was wrong with the files. Named in the log and kept for whoever asks; never repaired in
+/// silence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// The end of the last group was not written completely. It was never acknowledged, and does not count.
@@ -19,15 +20,18 @@ pub enum Finding {
     WrongEnd { segment: u64 },
     /// The log ends before a commit that it is known to have had.
     ShorterThanMark { commit: u64, marked: u64 },
-    /// A chain ends before an event that it is known to have had, or has another event there. Nothing is sealed on top of it.
+    /// A chain ends before an event that it is known to have had, or has another event there. Nothing is
+    /// sealed on top of it.
     HeadLost { chain: ChainId, durable: u64, recorded: u64 },
-    /// A chain goes on, but has another event where one was acknowledged: it was rewritten. Nothing is sealed on top of it.
+    /// A chain goes on, but has another event where one was acknowledged: it was rewritten. Nothing is sealed
+    /// on top of it.
     Rewritten { chain: ChainId, chain_seq: u64 },
     /// The last event of a chain has an id that no event can have. Nothing is sealed on top of it.
     ImpossibleId { chain: ChainId, chain_seq: u64 },
     /// A chain may have ended in a damaged place. Nothing is sealed on top of it.
     HeadUnproven { chain: ChainId },
-    /// What retention has dropped of a test log cannot be read, so that a rightful drop cannot be told from a loss.
+    /// What retention has dropped of a test log cannot be read, so that a rightful drop cannot be told from a
+    /// loss.
     DroppedDamaged,
     /// A live log has a file that says that events were dropped. Events of live chains never are; it is not
     /// believed.
@@ -39,7 +43,8 @@ pub enum Finding {
     NoMark,
     /// A record in the middle of the high-water mark is damaged.
     MarkDamaged,
-    /// The clock is behind the last events of some chains. They accept events, but their time stands still until the clock has caught up.
+    /// The clock is behind the last events of some chains. They accept events, but their time stands still
+    /// until the clock has caught up.
     ClockBehind { chains: usize, furthest: ChainId, by_ms: u64 },
     /// There was no room for a new segment at start. The store can only be read until there is.
     NoRoom { cause: String },

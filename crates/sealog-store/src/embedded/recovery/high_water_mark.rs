@@ -1,4 +1,5 @@
-//! The high-water mark: what the log is known to have held, so that a log that ends earlier is noticed. `docs/format.md`, section 6.
+//! The high-water mark: what the log is known to have held, so that a log that ends earlier is noticed.
+//! `docs/format.md`, section 6.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -40,7 +41,8 @@ pub(crate) struct Marked {
     pub clean: bool,
     /// When the last record was written.
     pub written_at_ms: u64,
-    /// Up to here events are damaged or lost that no high-water mark spoke for: a chain whose last event stands before it cannot be proven to end there. Kept until someone has looked into it.
+    /// Up to here events are damaged or lost that no high-water mark spoke for: a chain whose last event
+    /// stands before it cannot be proven to end there. Kept until someone has looked into it.
     pub unproven_to: Option<Place>,
     /// Whether a record in the middle of the file was damaged.
     pub damaged: bool,
@@ -58,7 +60,8 @@ pub(crate) struct MarkFile {
 }
 
 impl MarkFile {
-    /// Reads the high-water mark of a log; `None` when there is none that can be read. Every record that is intact counts, since each only adds to those before.
+    /// Reads the high-water mark of a log; `None` when there is none that can be read. Every record that is
+    /// intact counts, since each only adds to those before.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -169,7 +172,8 @@ fn decode(bytes: &[u8], mode: Mode) -> Option<Marked> {
         match next_record(&mut ahead) {
             Some(record) => {
                 let marked = marked.get_or_insert_with(Marked::default);
-                // A bad record at the end is one that was being written; one with a good record behind it is damage. So is one that says what cannot be.
+                // A bad record at the end is one that was being written; one with a good record behind it is
+                // damage. So is one that says what cannot be.
                 marked.damaged |= skipped | decode_record(record, mode, marked).is_none();
                 take = ahead;
             }

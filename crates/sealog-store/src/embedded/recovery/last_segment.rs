@@ -1,4 +1,5 @@
-//! Third step: the last segment. What was never acknowledged is cut, and a last group that is not known to be on disk moves into a new segment.
+//! Third step: the last segment. What was never acknowledged is cut, and a last group that is not known to be
+//! on disk moves into a new segment.
 
 use std::io;
 use std::sync::Arc;
@@ -36,7 +37,8 @@ fn header_of(piece: &Piece<'_>) -> Option<FrameHeader> {
 }
 
 impl Recovery<'_> {
-    /// The last segment: cuts what was never acknowledged, and moves a last group that is not known to be on disk into a new segment.
+    /// The last segment: cuts what was never acknowledged, and moves a last group that is not known to be on
+    /// disk into a new segment.
     pub(super) fn last_segment(
         &mut self,
         last: Option<(u64, &Found)>,
@@ -72,7 +74,8 @@ impl Recovery<'_> {
             self.take_indexed(number, indexed, &end, false);
             return Ok(self.cannot_read(Arc::clone(&found.segment), end.final_len));
         }
-        // Of all of them, also those that are cut or moved below: they will not count any more, but they are left where they are.
+        // Of all of them, also those that are cut or moved below: they will not count any more, but they are
+        // left where they are.
         let written_to = pieces.iter().filter_map(header_of).map(|header| header.end()).max().unwrap_or(0);
         let covered = self.covered();
         if covered.segment == number {
@@ -84,14 +87,16 @@ impl Recovery<'_> {
         }
         let last_frame = pieces.iter().filter_map(header_of).next_back();
         let commit = last_frame.map_or(found.header.first_commit.saturating_sub(1), |frame| frame.commit);
-        // The last group that the high-water mark knows may be there and damaged, so that its number cannot be read.
+        // The last group that the high-water mark knows may be there and damaged, so that its number cannot
+        // be read.
         let reaches_mark = covered.segment == number && end_of(&pieces) >= covered.offset;
         let commit = if reaches_mark { commit.max(covered.commit) } else { commit };
         self.check_length(commit, number);
         if pieces.is_empty() && number + 1 == next_number {
             self.trimmable.push((number, end_of(&pieces)));
             self.trim_zeros();
-            // Nothing was ever written to it: its place is taken, so that starting again and again leaves no trail.
+            // Nothing was ever written to it: its place is taken, so that starting again and again leaves no
+            // trail.
             return match self.new_segment(number, found.header.before, &[], commit) {
                 Err(RecoveryError::Io(error)) => {
                     Ok(self.cannot_begin(&error, Arc::clone(&found.segment), end_of(&[])))
@@ -99,11 +104,13 @@ impl Recovery<'_> {
                 result => result,
             };
         }
-        // What the high-water mark covers is known to be on disk. A group past it is only known to have been written.
+        // What the high-water mark covers is known to be on disk. A group past it is only known to have been
+        // written.
         let unsure = commit > covered.commit;
         let of_group =
             |piece: &Piece<'_>| matches!(piece, Piece::Intact(frame) if frame.header.commit == commit);
-        // Damage behind a group proves that the group was on disk: the high-water mark speaks for the damage, or a later group does. So a group moves only from the very end.
+        // Damage behind a group proves that the group was on disk: the high-water mark speaks for the damage,
+        // or a later group does. So a group moves only from the very end.
         let moves = pieces
             .iter()
             .position(|piece| unsure && of_group(piece))
@@ -111,7 +118,8 @@ impl Recovery<'_> {
             .unwrap_or(pieces.len());
         let (stay, group) = pieces.split_at(moves);
         let indexed = index_pieces(number, stay, &self.salt);
-        // The checksums of damaged frames are not known, and a restored file must not be held against those of the others.
+        // The checksums of damaged frames are not known, and a restored file must not be held against those
+        // of the others.
         let checksum = if indexed.damage.is_empty() { indexed.running } else { UNKNOWN_CHECKSUM };
         let end = SegmentEnd { number, final_len: end_of(stay), checksum };
         self.take_indexed(number, indexed, &end, true);
@@ -138,7 +146,8 @@ impl Recovery<'_> {
         }
     }
 
-    /// What can be read is shown, and nothing is written: not a segment, not a high-water mark. If the disk gives everything at the next start, this one has left no trace.
+    /// What can be read is shown, and nothing is written: not a segment, not a high-water mark. If the disk
+    /// gives everything at the next start, this one has left no trace.
     fn cannot_read(&mut self, segment: Arc<Segment>, end: u64) -> Active {
         let cause = self.read_error.as_ref().map_or(String::new(), io::Error::to_string);
         let cause = format!("the log cannot be read whole: {cause}");
@@ -162,9 +171,11 @@ impl Recovery<'_> {
         Active { segment, plan, commit: self.covered().commit, grows: false }
     }
 
-    /// The first piece of a torn tail: what belongs to the last group and was not known to be durable. Everything else that is wrong is damage.
+    /// The first piece of a torn tail: what belongs to the last group and was not known to be durable.
+    /// Everything else that is wrong is damage.
     ///
-    /// A group is begun only after the sync of the one before, so any header of a later group, even of a frame that is itself torn, proves that what stands before it was on disk.
+    /// A group is begun only after the sync of the one before, so any header of a later group, even of a
+    /// frame that is itself torn, proves that what stands before it was on disk.
     fn torn_tail(&self, number: u64, pieces: &[Piece<'_>]) -> Option<usize> {
         let covered = self.covered();
         let last_commit = pieces.iter().filter_map(header_of).map(|header| header.commit).max().unwrap_or(0);
@@ -198,7 +209,8 @@ impl Recovery<'_> {
         }
     }
 
-    /// Gives back what was prepared for frames that never came: a crash leaves a whole segment of it. Before the next segment is begun, since on a full disk it is the room for that one.
+    /// Gives back what was prepared for frames that never came: a crash leaves a whole segment of it. Before
+    /// the next segment is begun, since on a full disk it is the room for that one.
     fn trim_zeros(&mut self) {
         let worth = TRIM_WORTH_BYTES.min(self.options.segment_bytes_first / 8);
         for (number, end) in std::mem::take(&mut self.trimmable) {
@@ -273,7 +285,8 @@ fn end_of(pieces: &[Piece<'_>]) -> u64 {
     pieces.last().map_or(SEGMENT_HEADER_LEN as u64, Piece::end)
 }
 
-/// A group is known to end at `boundary`: what cannot be read before it and what cannot be read behind it are two things.
+/// A group is known to end at `boundary`: what cannot be read before it and what cannot be read behind it are
+/// two things.
 fn split_unreadable(pieces: &mut Vec<Piece<'_>>, boundary: u64, content: &[u8]) {
     let across = |piece: &Piece<'_>| matches!(piece, Piece::Unreadable(from, to) if *from < boundary && boundary < *to);
     let Some(at) = pieces.iter().position(across) else { return };

@@ -1,6 +1,7 @@
 //! How a log is opened, and the high-water mark that it is compared with.
 //!
-//! `recover` is the path; its steps are `segments`, `last_segment` and `chains`, which hand on `state`. `dropped` is what retention has taken from it, `finding` what was wrong.
+//! `recover` is the path; its steps are `segments`, `last_segment` and `chains`, which hand on `state`.
+//! `dropped` is what retention has taken from it, `finding` what was wrong.
 
 mod chains;
 pub(crate) mod dropped;

@@ -1,8 +1,10 @@
 //! The one path by which a log is opened, after a clean stop as after a crash.
 //!
-//! t0: a group was written. t1: its sync failed, or the power went. t2: the process starts again and reads the group: the bytes may be in the page cache only, or half there.
-//! So at every start the last segment is read whole, what was never acknowledged is cut, and a last group that the high-water mark does not speak for is written again into a new
-//! segment that is synced before anything is read or appended. Of old files only zeros are ever cut, at their end.
+//! t0: a group was written. t1: its sync failed, or the power went. t2: the process starts again and reads
+//! the group: the bytes may be in the page cache only, or half there. So at every start the last segment is
+//! read whole, what was never acknowledged is cut, and a last group that the high-water mark does not speak
+//! for is written again into a new segment that is synced before anything is read or appended. Of old files
+//! only zeros are ever cut, at their end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

@@ -1,4 +1,5 @@
-//! First step: which segments there are, and which are missing. Second step: the index of every segment but the last one, or the segment itself where that does not fit.
+//! First step: which segments there are, and which are missing. Second step: the index of every segment but
+//! the last one, or the segment itself where that does not fit.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -80,7 +81,8 @@ pub(super) fn find_segments(
 }
 
 impl Recovery<'_> {
-    /// Names the segments that are not there. Behind those that were dropped their numbers have no gaps, and the high-water mark knows the last one.
+    /// Names the segments that are not there. Behind those that were dropped their numbers have no gaps, and
+    /// the high-water mark knows the last one.
     pub(super) fn missing_segments(&mut self, numbers: &[u64]) {
         let after_last =
             numbers.last().copied().unwrap_or(self.dropped.through).max(self.covered().segment) + 1;

@@ -32,7 +32,8 @@ impl From<io::Error> for RecoveryError {
     }
 }
 
-/// In place of the running checksum of a segment that was damaged when the next one began. One that is zero by chance is not compared either, but its length is.
+/// In place of the running checksum of a segment that was damaged when the next one began. One that is zero
+/// by chance is not compared either, but its length is.
 pub(crate) const UNKNOWN_CHECKSUM: u32 = 0;
 
 pub(super) struct Recovery<'a> {
@@ -50,12 +51,14 @@ pub(super) struct Recovery<'a> {
     pub(super) ends: BTreeMap<u64, SegmentEnd>,
     /// Runs by chain, in the order of the log.
     pub(super) runs: HashMap<ChainId, Vec<SealedRun>>,
-    /// The furthest place where events are damaged or missing that the high-water mark says nothing of, found now or at an earlier start.
+    /// The furthest place where events are damaged or missing that the high-water mark says nothing of, found
+    /// now or at an earlier start.
     pub(super) unproven_to: Option<Place>,
     /// Segments with damage in them.
     pub(super) damaged_segments: Vec<u64>,
     pub(super) stale: Vec<(u64, u64)>,
-    /// Places that the disk did not give: segment, from, to. That says nothing about what is on it, so nothing may be concluded from it, and nothing is written.
+    /// Places that the disk did not give: segment, from, to. That says nothing about what is on it, so
+    /// nothing may be concluded from it, and nothing is written.
     pub(super) unreadable: Vec<(u64, u64, u64)>,
     /// Segments that are not written to any more, and where their frames end.
     pub(super) trimmable: Vec<(u64, u64)>,
@@ -157,7 +160,8 @@ impl Recovery<'_> {
         Ok(read)
     }
 
-    /// The pieces that the disk gave whole, be they right or wrong. The others are noted as places that could not be read.
+    /// The pieces that the disk gave whole, be they right or wrong. The others are noted as places that could
+    /// not be read.
     pub(super) fn readable<'p>(
         &mut self,
         number: u64,

@@ -33,8 +33,9 @@ impl Admission {
         }
     }
 
-    /// Whether a request that came now could expect to be written. Not so while the disk has not finished a group for so long that what is behind it will fail by its deadline:
-    /// it is queued all the same, since the disk may go on.
+    /// Whether a request that came now could expect to be written. Not so while the disk has not finished a
+    /// group for so long that what is behind it will fail by its deadline: it is queued all the same, since
+    /// the disk may go on.
     pub(crate) fn is_ready(&self, deadline: Duration) -> Result<(), StoreError> {
         self.check()?;
         let stuck = self.writing_since.is_some_and(|since| since.elapsed() >= deadline / 2);
@@ -88,7 +89,8 @@ impl Admission {
     /// What a look at the deadlines has found, and whether nothing waits.
     pub(crate) fn note_deadlines(&mut self, expired: bool, late: bool, idle: bool) {
         self.late = late;
-        // With nothing under way there is nothing that could show that the disk is well again, and nothing that it keeps waiting.
+        // With nothing under way there is nothing that could show that the disk is well again, and nothing
+        // that it keeps waiting.
         self.expired = (self.expired || expired) && (self.writing_since.is_some() || !idle);
     }
 }

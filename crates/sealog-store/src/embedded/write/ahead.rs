@@ -1,7 +1,9 @@
-//! Large requests, which are sealed before they have a place in the log: two megabytes take milliseconds, and the other chains go on meanwhile.
+//! Large requests, which are sealed before they have a place in the log: two megabytes take milliseconds, and
+//! the other chains go on meanwhile.
 //!
-//! A large request's chain is paused in the queue from the moment it comes here until a group takes it, so the head that it is sealed on stays true unless a group comes to
-//! nothing. The states of a request: waiting (with or without a head), being sealed, ready.
+//! A large request's chain is paused in the queue from the moment it comes here until a group takes it, so
+//! the head that it is sealed on stays true unless a group comes to nothing. The states of a request: waiting
+//! (with or without a head), being sealed, ready.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,15 +14,17 @@ use sealog_core::id::{ChainId, TenantId};
 use super::request::Request;
 use crate::fair_queue::FairQueue;
 
-/// Requests whose heads are noted: what the thread that seals ahead finds to do while a group is being sealed.
+/// Requests whose heads are noted: what the thread that seals ahead finds to do while a group is being
+/// sealed.
 const NEXT_MAX: usize = 4;
 
 #[derive(Debug, Default)]
 pub(crate) struct LargeRequests {
-    /// Fair by bytes between tenants: one with a hundred chains does not make the others wait for a hundred requests.
+    /// Fair by bytes between tenants: one with a hundred chains does not make the others wait for a hundred
+    /// requests.
     waiting: FairQueue<TenantId, Request>,
-    /// The first of them, each with the head to seal it on, once that is known. So few, since their heads are noted anew
-    /// with every group, under the lock that all requests pass.
+    /// The first of them, each with the head to seal it on, once that is known. So few, since their heads are
+    /// noted anew with every group, under the lock that all requests pass.
     next: VecDeque<(Request, Option<Head>)>,
     /// Those that are sealed, and that a group can take.
     ready: VecDeque<Request>,
@@ -100,7 +104,8 @@ impl LargeRequests {
         self.was_last = large;
     }
 
-    /// Takes those that have waited for so long, whatever their place: they stand in the order of their turns, not of their age.
+    /// Takes those that have waited for so long, whatever their place: they stand in the order of their
+    /// turns, not of their age.
     pub(crate) fn expire(&mut self, deadline: Duration) -> Vec<Request> {
         let late = |request: &Request| request.has_waited(deadline);
         let mut all = self.waiting.take_all(late);

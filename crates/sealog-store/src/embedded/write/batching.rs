@@ -1,9 +1,10 @@
 //! Batches the appends of one event-loop tick into one enqueue, and their completions into one wake-up.
 //!
-//! t0: the loop runs the tasks that are ready, and their appends are buffered; the first of them wakes a task of the
-//! store, which is thereby scheduled behind them. t1: that task runs, also on a loop that is never idle, and flushes the
-//! buffer to the writer, with one lock and at most one wake-up. t2: a group is durable; the writer pushes the completions
-//! of this loop in one piece and wakes the loop once. t3: the loop passes them on, each to a task on its own thread.
+//! t0: the loop runs the tasks that are ready, and their appends are buffered; the first of them wakes a task
+//! of the store, which is thereby scheduled behind them. t1: that task runs, also on a loop that is never
+//! idle, and flushes the buffer to the writer, with one lock and at most one wake-up. t2: a group is durable;
+//! the writer pushes the completions of this loop in one piece and wakes the loop once. t3: the loop passes
+//! them on, each to a task on its own thread.
 //!
 //! A thread that is no event loop enqueues each request by itself, and is answered one by one.
 
@@ -16,7 +17,8 @@ use super::completions::Completions;
 use super::request::Request;
 use super::threads::Writer;
 
-/// A tick that has buffered so much is flushed before it ends: the writer should not wait for a loop that is never idle.
+/// A tick that has buffered so much is flushed before it ends: the writer should not wait for a loop that is
+/// never idle.
 const REQUESTS_MAX: usize = 32;
 const BYTES_MAX: usize = 64 << 10;
 
@@ -78,7 +80,8 @@ fn flush() {
     });
 }
 
-/// Makes the event loop of this thread one that batches its appends by tick, for as long as this runs. It must be a task of a runtime that has this thread alone.
+/// Makes the event loop of this thread one that batches its appends by tick, for as long as this runs. It
+/// must be a task of a runtime that has this thread alone.
 pub async fn batch_by_tick() {
     let completions = Arc::new(Completions::default());
     let task = poll_fn(|context| Poll::Ready(context.waker().clone())).await;

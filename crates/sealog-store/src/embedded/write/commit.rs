@@ -1,4 +1,5 @@
-//! Commit and roll: a group becomes durable with one write and one sync, in the active segment or at the beginning of the next one.
+//! Commit and roll: a group becomes durable with one write and one sync, in the active segment or at the
+//! beginning of the next one.
 
 use std::io;
 use std::path::Path;
@@ -65,7 +66,8 @@ impl Committer {
         synced.map_err(Failure::Unknown)
     }
 
-    /// Begins the next segment in the file that was preallocated for it. What was sealed for it counts on `planned` bytes.
+    /// Begins the next segment in the file that was preallocated for it. What was sealed for it counts on
+    /// `planned` bytes.
     fn roll(&self, header: &SegmentHeader, planned: u64) -> Result<Arc<Segment>, Failure> {
         let capacity = self.preparer.take().map_err(Failure::NoRoom)?;
         if capacity < planned {
@@ -150,7 +152,8 @@ impl Committer {
         Err(format!("{} was deleted while it was written to", path.display()))
     }
 
-    /// Gives back the zeros behind the last frame, and the next segment: a log that is stopped takes only what it holds, and a start prepares its own.
+    /// Gives back the zeros behind the last frame, and the next segment: a log that is stopped takes only
+    /// what it holds, and a start prepares its own.
     pub(crate) fn trim(&self) {
         let (plan, _) = self.contents.durable();
         let active = lock(&self.active);

@@ -1,4 +1,5 @@
-//! Completions for the tasks of one event loop: the writer pushes those of a group in one piece and wakes the loop once.
+//! Completions for the tasks of one event loop: the writer pushes those of a group in one piece and wakes the
+//! loop once.
 
 use std::sync::Mutex;
 use std::task::Waker;

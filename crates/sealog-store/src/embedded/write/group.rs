@@ -31,12 +31,14 @@ const REQUESTS_EXPECTED: usize = 256;
 /// A request that takes no more in the log is small: it is not to wait for much of another chain's.
 const SMALL_BYTES_MAX: usize = 16 << 10;
 
-/// What is taken from the queue at a time. Between two times, requests that have come meanwhile can join the group.
+/// What is taken from the queue at a time. Between two times, requests that have come meanwhile can join the
+/// group.
 const SLICE_BYTES: usize = 64 << 10;
 
 /// What the choice of requests needs to know of the segment after the active one.
 pub(crate) trait NextSegment {
-    /// Whether the zero-filling of it is so far ahead of the events that a large request makes nobody wait for it.
+    /// Whether the zero-filling of it is so far ahead of the events that a large request makes nobody wait
+    /// for it.
     fn keeps_up(&self) -> bool;
     /// What it will hold, where the active one holds so much.
     fn capacity(&self, active: u64) -> u64;
@@ -57,7 +59,8 @@ pub(crate) struct Group {
     small: Small,
     /// A large request that was sealed ahead: nobody joins it.
     alone: bool,
-    /// Chains whose large requests were skipped to avoid head-of-line blocking. They are paused in the queue until the group is complete.
+    /// Chains whose large requests were skipped to avoid head-of-line blocking. They are paused in the queue
+    /// until the group is complete.
     skipped: Vec<ChainId>,
     frames: Vec<SealedFrame>,
     /// What the frames add to the usage of tenants.
@@ -133,7 +136,8 @@ impl Group {
         }
     }
 
-    /// Takes the requests that still fit, up to a slice. One that does not fit into the segment begins the next.
+    /// Takes the requests that still fit, up to a slice. One that does not fit into the segment begins the
+    /// next.
     pub(crate) fn take_from(
         &mut self,
         queue: &mut Queue,
@@ -147,7 +151,8 @@ impl Group {
         let mut requests = Vec::with_capacity(queue.small_len().min(REQUESTS_EXPECTED));
         let mut planned = self.bytes.len();
         let others_wait = queue.sort_out();
-        // Large requests go at the pace at which segments can be preallocated, so that it is them who wait and not everyone.
+        // Large requests go at the pace at which segments can be preallocated, so that it is them who wait
+        // and not everyone.
         if planned == 0
             && queue.has_ready()
             && next.keeps_up()
@@ -179,8 +184,8 @@ impl Group {
                 if planned > 0 {
                     break;
                 }
-                // A group whose requests were all refused may have begun a segment already; a second one would name a
-                // predecessor that is never made.
+                // A group whose requests were all refused may have begun a segment already; a second one
+                // would name a predecessor that is never made.
                 if self.begins.is_some() || !fits_next(bytes, plan, next) {
                     queue.fail_next(StoreError::NoRoom);
                     continue;
@@ -216,7 +221,8 @@ impl Group {
         self.begins = Some(header);
     }
 
-    /// Whether this request would delay small requests of other chains in the group: too much would be sealed and written before they are answered.
+    /// Whether this request would delay small requests of other chains in the group: too much would be sealed
+    /// and written before they are answered.
     fn delays_small(&self, chain: ChainId, bytes: usize, planned: usize) -> bool {
         let others_wait = match self.small {
             Small::OfNobody => false,
@@ -298,7 +304,8 @@ impl Group {
         Contained { entries, fields, counts, key }
     }
 
-    /// Adds a frame that was encoded, and counts its events for its tenant. Those of a system chain count for nobody.
+    /// Adds a frame that was encoded, and counts its events for its tenant. Those of a system chain count for
+    /// nobody.
     pub(crate) fn push(&mut self, frame: SealedFrame) {
         if !frame.chain.is_system() {
             for entry in &frame.contained.entries {
@@ -328,7 +335,8 @@ impl Group {
     }
 }
 
-/// On a disk that is almost full the next segment may be a small one, and beginning it in vain would waste the room there is.
+/// On a disk that is almost full the next segment may be a small one, and beginning it in vain would waste
+/// the room there is.
 fn fits_next(bytes: usize, plan: &Plan, next: &impl NextSegment) -> bool {
     SEGMENT_HEADER_LEN as u64 + bytes as u64 <= next.capacity(plan.capacity)
 }
@@ -464,7 +472,8 @@ mod tests {
         let mut group = Group::new(0, 1, &plan, Vec::new());
         let first = group.take_from(&mut queue, &mut plan, KIB, &small);
         assert_eq!(taken(&first), [(chain(1), KIB)]);
-        // It was refused, so the group is empty again; and the segment after the one that it begins could be larger.
+        // It was refused, so the group is empty again; and the segment after the one that it begins could be
+        // larger.
         drop(first);
         assert_eq!(taken(&group.take_from(&mut queue, &mut plan, GROUP_MAX, &NEXT)), []);
         assert!(matches!(answers[1].try_recv(), Ok(Err(StoreError::NoRoom))));

@@ -1,5 +1,5 @@
-//! Publication: a durable group becomes visible, followers hear of it, and its requests are answered. In this order: an acknowledged event can be read at once, and an event that can be
-//! read is never lost.
+//! Publication: a durable group becomes visible, followers hear of it, and its requests are answered. In this
+//! order: an acknowledged event can be read at once, and an event that can be read is never lost.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -83,7 +83,8 @@ impl Publisher {
         Visible { published, start, requests }
     }
 
-    /// Tells followers, who go by the end of what is durable, and answers the requests: one by one, or in one piece to an event loop.
+    /// Tells followers, who go by the end of what is durable, and answers the requests: one by one, or in one
+    /// piece to an event loop.
     pub(crate) fn complete(&self, visible: Visible) {
         let Visible { published, start, requests } = visible;
         published.announce(&self.feed, self.contents.mode, start);

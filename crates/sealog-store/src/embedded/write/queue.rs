@@ -1,5 +1,5 @@
-//! The queue in front of the writer: fair by bytes between tenants, then between the chains of a tenant; bounded by bytes
-//! and by a deadline. Large requests wait apart, and their chains with them.
+//! The queue in front of the writer: fair by bytes between tenants, then between the chains of a tenant;
+//! bounded by bytes and by a deadline. Large requests wait apart, and their chains with them.
 
 use std::time::Duration;
 
@@ -47,7 +47,8 @@ impl Queue {
         None
     }
 
-    /// Whether there is something to seal in a group. What is too large for that is put apart, and its chain paused.
+    /// Whether there is something to seal in a group. What is too large for that is put apart, and its chain
+    /// paused.
     pub(crate) fn sort_out(&mut self) -> bool {
         while let Some((_, request)) = self.small.peek() {
             if !request.needs_sealing_ahead(self.large_bytes) {
@@ -134,7 +135,8 @@ impl Queue {
         self.small.bytes() >= self.large_bytes && !self.large.is_sealing()
     }
 
-    /// Fails what has waited too long. What the writer has taken is not touched: it will be answered when its fate is known.
+    /// Fails what has waited too long. What the writer has taken is not touched: it will be answered when its
+    /// fate is known.
     pub(crate) fn expire(&mut self, deadline: Duration) -> Expired {
         let expired = self.small.take_oldest(|request| request.has_waited(deadline));
         let expired_large = self.large.expire(deadline);

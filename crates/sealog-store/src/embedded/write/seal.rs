@@ -1,8 +1,11 @@
-//! The critical section: everything that a store decides about a request is decided here, and nowhere else: `log_id`, `timestamp`, `chain_seq`, `prev_hash`, `hash`, the outcome of
-//! its idempotency key, and what it adds to the usage of its tenant.
+//! The critical section: everything that a store decides about a request is decided here, and nowhere else:
+//! `log_id`, `timestamp`, `chain_seq`, `prev_hash`, `hash`, the outcome of its idempotency key, and what it
+//! adds to the usage of its tenant.
 //!
-//! It takes no lock, starts no thread and does no I/O. The thread that seals looks up what is known of the chain and the key ([`Known`]), and hands it in; a key is reserved until its
-//! request is answered, so nothing about it can change between the look and the decision. Whoever has the [`Sealer`] is the only one that seals.
+//! It takes no lock, starts no thread and does no I/O. The thread that seals looks up what is known of the
+//! chain and the key ([`Known`]), and hands it in; a key is reserved until its request is answered, so
+//! nothing about it can change between the look and the decision. Whoever has the [`Sealer`] is the only one
+//! that seals.
 
 use sealog_core::canonical::Preimage;
 use sealog_core::chain::{Head, Sealed};
@@ -27,7 +30,8 @@ use crate::types::IdMap;
 /// What sealing goes by.
 #[derive(Debug)]
 pub(crate) struct Sealer {
-    /// What was sealed belongs to this generation of the log. When a group comes to nothing another one begins.
+    /// What was sealed belongs to this generation of the log. When a group comes to nothing another one
+    /// begins.
     generation: u64,
     /// The last sealed event of each chain, durable or not yet.
     heads: IdMap<ChainId, Head>,

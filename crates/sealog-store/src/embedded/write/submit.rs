@@ -49,7 +49,8 @@ impl Writer {
         Ok(receiver)
     }
 
-    /// Queues the acceptance of a loss. When it is answered the event is durable and the chain still refuses others: the high-water mark comes first.
+    /// Queues the acceptance of a loss. When it is answered the event is durable and the chain still refuses
+    /// others: the high-water mark comes first.
     pub(crate) fn seal_acceptance(
         self: &Arc<Writer>,
         chain: ChainId,

@@ -1,40 +1,45 @@
 //! The threads of the write path, and what they share.
 //!
-//! Two writer threads take turns. One seals a group while the other commits the group before it; a group is written only after the sync before it has succeeded. So there is no timer:
-//! a lone request is written at once, and under load a group is whatever came in during the last sync.
+//! Two writer threads take turns. One seals a group while the other commits the group before it; a group is
+//! written only after the sync before it has succeeded. So there is no timer: a lone request is written at
+//! once, and under load a group is whatever came in during the last sync.
 //!
-//! t0: group 7 is being synced; group 8 is sealed on top of its heads, in memory. t1: the sync of 7 fails. t2: 8 must not be written, since its first events name hashes that
-//! are on no disk; its requests fail with those of 7, and no head of either is ever used again.
+//! t0: group 7 is being synced; group 8 is sealed on top of its heads, in memory. t1: the sync of 7 fails.
+//! t2: 8 must not be written, since its first events name hashes that are on no disk; its requests fail with
+//! those of 7, and no head of either is ever used again.
 //!
 //! # States and events
 //!
-//! A writer thread is idle, sealing, waiting for the disk, or committing. `sealing` and `committing` in [`Shared`] say which of these places is taken; each has room for one.
+//! A writer thread is idle, sealing, waiting for the disk, or committing. `sealing` and `committing` in
+//! [`Shared`] say which of these places is taken; each has room for one.
 //!
 //! | State | Event | What happens | Next state |
 //! |---|---|---|---|
-//! | idle | a request is queued, or a large one is ready; nobody seals | takes a slice of the queue | sealing |
+//! | idle | a request is queued or a large one is ready; nobody seals | takes a slice | sealing |
 //! | idle | the store closes, nothing waits and nobody seals | wakes the others | ended |
-//! | sealing | the slice is sealed; the disk is free, and the group holds small requests or has not grown | the group is complete | committing |
+//! | sealing | sealed; the disk is free; small requests, or no growth | completes the group | committing |
 //! | sealing | the slice is sealed; otherwise | takes the next slice | sealing |
 //! | sealing | nothing more to take; the disk is free | the group is complete | committing |
-//! | sealing | nothing more to take; the disk is busy | sleeps until there is more or the disk is free | waiting for the disk |
+//! | sealing | nothing more to take; the disk is busy | sleeps until either changes | waiting for the disk |
 //! | waiting for the disk | a request is queued, or the commit before has ended | looks again | sealing |
 //! | committing | the sync succeeds | publishes, announces, answers | idle |
 //! | committing | a write or a sync fails | poisons the log: everything that waits fails, for good | idle |
-//! | committing | no next segment | fails the group, begins another generation: what was sealed on top is forgotten | idle |
-//! | committing | the log is poisoned, or the group is of an earlier generation | fails the group, writes nothing | idle |
+//! | committing | no next segment | fails the group, begins a new generation | idle |
+//! | committing | a poisoned log, or an earlier generation | fails the group, writes nothing | idle |
 //! | any | the thread panics | poisons the log, frees the place that it had | ended |
 //!
-//! Beside them: the thread that seals large requests ([`LargeRequests`](super::ahead::LargeRequests) has its states), the one that preallocates segments ([`Committer::prepare`]), the one
-//! that watches deadlines, and upkeep.
+//! Beside them: the thread that seals large requests ([`LargeRequests`](super::ahead::LargeRequests) has its
+//! states), the one that preallocates segments ([`Committer::prepare`]), the one that watches deadlines, and
+//! upkeep.
 //!
 //! # Lock order
 //!
-//! A lock may be taken while those above it in the table are held, and not the other way round. Locks without a number are taken alone or last, and nothing is taken under them.
+//! A lock may be taken while those above it in the table are held, and not the other way round. Locks without
+//! a number are taken alone or last, and nothing is taken under them.
 //!
 //! | # | Lock | Protects | Held during I/O |
 //! |---|---|---|---|
-//! | 1 | `Log::acceptances` | the acceptance of a loss in progress | yes: the append and the high-water mark |
+//! | 1 | `Log::acceptances` | the acceptance of a loss in progress | yes: the append and the mark |
 //! | 2 | `Upkeep::mark` | the file of the high-water mark | yes: its write and sync |
 //! | 3 | `Writer::shared` | queue, admission, who seals and who commits | no |
 //! | 4 | `Writer::sealer` | what sealing goes by | look-ups of idempotency keys |
@@ -42,11 +47,12 @@
 //! | | `Contents::counting` | how far events are counted. Taken alone | yes: a piece of a segment is read |
 //! | 6 | `Committer::active` | the active segment. Never with 3, 4 or 5 | yes: write, sync, roll |
 //! | | `Preparer::state`, `Upkeep::due` | the next segment; what upkeep has to do | no |
-//! | | `Contents::{segments, ends, usage, durable}`, each chain, `Keys`, caches, `OpenFiles` | what is known of the log | no |
+//! | | `Contents::*`, each chain, `Keys`, caches, `OpenFiles` | what is known of the log | no |
 //! | | `Completions`, the feed's registry | what an event loop or a follower is told | no |
 //!
-//! One exception: the thread that seals keeps 4 and comes back to 3 with it. That is no deadlock, since nobody waits for 4 while holding 3: 4 is only taken by a thread that has found
-//! `sealing` unset under 3, and whoever keeps 4 beyond 3 has set `sealing` first and gives 4 back before it is unset.
+//! One exception: the thread that seals keeps 4 and comes back to 3 with it. That is no deadlock, since
+//! nobody waits for 4 while holding 3: 4 is only taken by a thread that has found `sealing` unset under 3,
+//! and whoever keeps 4 beyond 3 has set `sealing` first and gives 4 back before it is unset.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, TryLockError};
@@ -72,8 +78,9 @@ use crate::sync::{lock, wait};
 /// Below that of the threads that answer requests.
 const AHEAD_NICENESS: i32 = 10;
 
-/// With so much in the queue the idle thread seals while the other one still syncs. With less, it would be woken for a few microseconds of work; the syncing one does
-/// that itself when it is back, and no request costs a switch between threads.
+/// With so much in the queue the idle thread seals while the other one still syncs. With less, it would be
+/// woken for a few microseconds of work; the syncing one does that itself when it is back, and no request
+/// costs a switch between threads.
 const SEAL_EARLY_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
@@ -196,7 +203,8 @@ impl Writer {
         self.committer.check_active_file()
     }
 
-    /// Runs one of the log's threads. If it panics, our own reasoning was wrong and what is in memory cannot be trusted: the log stops as after a failed write.
+    /// Runs one of the log's threads. If it panics, our own reasoning was wrong and what is in memory cannot
+    /// be trusted: the log stops as after a failed write.
     pub(crate) fn panics(&self, thread: &str, run: impl FnOnce()) -> bool {
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err();
         if panicked {
@@ -238,7 +246,8 @@ impl Writer {
             let mut sealer = lock(&self.sealer);
             sealer.begin(shared.generation, || self.contents.durable());
             let mut group = sealer.new_group(std::mem::take(&mut shared.spare));
-            // Goes on adding to the group for as long as the disk is busy with the one before, or the group has nothing but large requests and there are more.
+            // Goes on adding to the group for as long as the disk is busy with the one before, or the group
+            // has nothing but large requests and there are more.
             loop {
                 let bytes_max = self.contents.options.group_bytes_max;
                 let requests = sealer.take(&mut group, &mut shared.queue, bytes_max, &self.committer);
@@ -267,7 +276,8 @@ impl Writer {
                     }
                 }
                 shared = lock(&self.shared);
-                // Whoever brings much gains by a large group, and whoever brings little by going at once. What was refused makes it no larger.
+                // Whoever brings much gains by a large group, and whoever brings little by going at once.
+                // What was refused makes it no larger.
                 let grows = !group.has_small() && group.bytes() > before;
                 if !shared.committing && !grows {
                     break;
@@ -299,7 +309,8 @@ impl Writer {
         }
     }
 
-    /// What the critical section has to know of a request: everything that takes a lock or a read to find out.
+    /// What the critical section has to know of a request: everything that takes a lock or a read to find
+    /// out.
     fn known(&self, sealer: &Sealer, request: &Request, now_ms: u64) -> Known {
         let chain = request.chain;
         let (head, unproven) = self.last_sealed(sealer, chain);
@@ -320,7 +331,8 @@ impl Writer {
         sealer.head_of(chain).map_or_else(|| self.contents.durable_head(chain), |head| (head, false))
     }
 
-    /// Notes what large requests are to be sealed on. Their chains are paused, so it stays true unless a group comes to nothing.
+    /// Notes what large requests are to be sealed on. Their chains are paused, so it stays true unless a
+    /// group comes to nothing.
     fn note_heads(&self, shared: &mut Shared, sealer: &Sealer) {
         shared.queue.note_heads(|chain| self.last_sealed(sealer, chain).0);
     }
@@ -337,7 +349,8 @@ impl Writer {
 
     /// The thread that seals large requests while the writers go on with other chains.
     pub(crate) fn ahead_thread(&self) {
-        // As those who parse them. Of this thread alone; without it everything works as well, only less evenly.
+        // As those who parse them. Of this thread alone; without it everything works as well, only less
+        // evenly.
         let _ = rustix::process::setpriority_process(None, AHEAD_NICENESS);
         if self.panics("that seals large requests", || self.ahead_loop()) {
             lock(&self.shared).queue.abandon_ahead();
@@ -376,7 +389,8 @@ impl Writer {
 
     /// Makes a group durable, then visible, then answers. Returns the group's memory.
     fn commit(&self, mut group: Complete) -> Vec<u8> {
-        // A group whose requests were all refused writes nothing, but a segment that it was to begin must still begin: the next group is planned into it.
+        // A group whose requests were all refused writes nothing, but a segment that it was to begin must
+        // still begin: the next group is planned into it.
         if group.frames.is_empty() && group.begins.is_none() {
             return group.bytes;
         }
@@ -415,7 +429,8 @@ impl Writer {
         }
     }
 
-    /// A failed write or sync leaves it unknown what is on disk, and asking again would not tell. Nothing is written any more; the next start finds out.
+    /// A failed write or sync leaves it unknown what is on disk, and asking again would not tell. Nothing is
+    /// written any more; the next start finds out.
     pub(crate) fn poison(&self, error: &io::Error) -> StoreError {
         let log = self.contents.mode.as_str();
         tracing::error!(%error, log, "writing failed; no more events are accepted until the process is started again");
@@ -426,8 +441,8 @@ impl Writer {
             request.fail(error.clone());
         }
         drop(shared);
-        // A writer that sleeps beside a large request which waits for its segment has nothing to wait for any more;
-        // if the log is being closed, whoever closes it waits for that writer.
+        // A writer that sleeps beside a large request which waits for its segment has nothing to wait for any
+        // more; if the log is being closed, whoever closes it waits for that writer.
         self.work.notify_all();
         self.ahead_due.notify_all();
         error
@@ -462,8 +477,8 @@ impl Writer {
         }
     }
 
-    /// Looks whether a segment was prepared, and if so accepts events again. Asked when one becomes ready and at every tick: between the writer's look and its verdict
-    /// the preparer may have finished.
+    /// Looks whether a segment was prepared, and if so accepts events again. Asked when one becomes ready and
+    /// at every tick: between the writer's look and its verdict the preparer may have finished.
     fn look_for_room(&self) {
         if !self.committer.has_next() {
             return;
@@ -474,7 +489,8 @@ impl Writer {
         }
     }
 
-    /// Fails requests that have waited too long. A thread of its own, which never touches the disk: a disk that hangs is what deadlines are for.
+    /// Fails requests that have waited too long. A thread of its own, which never touches the disk: a disk
+    /// that hangs is what deadlines are for.
     pub(crate) fn deadline_thread(&self) {
         self.panics("that watches deadlines", || self.deadline_loop());
     }
@@ -512,7 +528,8 @@ impl Writer {
         self.committer.stop();
     }
 
-    /// Everything has ended. Whether the log was closed without a failure, and takes no more room than it needs.
+    /// Everything has ended. Whether the log was closed without a failure, and takes no more room than it
+    /// needs.
     pub(crate) fn finish(&self) -> bool {
         let clean = lock(&self.shared).admission.is_closed_cleanly();
         if clean {

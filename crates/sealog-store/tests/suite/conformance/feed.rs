@@ -1,4 +1,5 @@
-//! The rules of following a store. Each is given an empty store, or one that can lose events and be started again.
+//! The rules of following a store. Each is given an empty store, or one that can lose events and be started
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -233,8 +234,9 @@ pub fn imported_events_are_announced(store: &dyn Store, world: &StillWorld) {
     assert_eq!((batch.changes[0].chain, batch.changes[0].head), (live(), head));
 }
 
-/// While events arrive from all sides: what is announced can be read at that moment, heads of a chain never go back, nothing is left out, and whoever begins again from a
-/// position that it was given, with what it knew then, ends with the same.
+/// While events arrive from all sides: what is announced can be read at that moment, heads of a chain never
+/// go back, nothing is left out, and whoever begins again from a position that it was given, with what it
+/// knew then, ends with the same.
 pub fn under_load_nothing_is_announced_too_early_or_left_out(store: &dyn Store, _: &StillWorld) {
     let chains = many(10);
     let done = AtomicBool::new(false);

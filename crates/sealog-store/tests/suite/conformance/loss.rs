@@ -1,4 +1,5 @@
-//! The rules of accepting a loss. Each is given an empty store that can be made to lose events and be started again.
+//! The rules of accepting a loss. Each is given an empty store that can be made to lose events and be started
+//! again.
 
 use sealog_core::id::{ChainId, Hash, Mode, Ulid};
 use sealog_core::query::Filter;
@@ -32,7 +33,8 @@ fn losses(lossy: &dyn Lossy) -> Vec<(ChainId, u64, Option<u64>)> {
     losses.iter().map(|(chain, loss)| (*chain, loss.lost_from, loss.lost_to)).collect()
 }
 
-/// Everything that depends on the chain's end is as if the lost events had never been, but for the acceptance.
+/// Everything that depends on the chain's end is as if the lost events had never been, but for the
+/// acceptance.
 #[track_caller]
 fn assert_goes_on(lossy: &dyn Lossy, chain: ChainId, events: u64) {
     let store = lossy.store();

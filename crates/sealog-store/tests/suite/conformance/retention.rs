@@ -1,4 +1,5 @@
-//! The rules of retention: old test events are dropped, oldest first, and nothing else is. Each is given an empty store.
+//! The rules of retention: old test events are dropped, oldest first, and nothing else is. Each is given an
+//! empty store.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

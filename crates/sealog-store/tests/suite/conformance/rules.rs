@@ -194,7 +194,8 @@ pub fn filters_match_exactly_and_in_any_combination(store: &dyn Store, world: &S
     }
 }
 
-/// Texts that are equal as numbers or as parts of others, in all types, deep, hostile, and more of them than an index takes.
+/// Texts that are equal as numbers or as parts of others, in all types, deep, hostile, and more of them than
+/// an index takes.
 fn metadata_of(n: u64) -> String {
     let many: Vec<String> = (0..40).map(|k| format!("\"k{k}\":{}", k * n)).collect();
     match n % 12 {

@@ -1,5 +1,5 @@
-//! A tenant's system chain, which every store tells from its id alone: a chain like any other that counts toward no
-//! usage.
+//! A tenant's system chain, which every store tells from its id alone: a chain like any other that counts
+//! toward no usage.
 
 use sealog_core::id::{ChainId, Mode};
 use sealog_core::query::Filter;
@@ -37,8 +37,8 @@ pub fn a_system_chain_is_sealed_read_verified_and_followed_like_any_other(
     assert_eq!(append(lossy.store(), system, vec![login("c")]).first_seq, 3);
 }
 
-/// Whoever brings events in (requests, imports, the acceptance of a loss), and whether the store counts while it writes, reads
-/// its own indexes or makes them again.
+/// Whoever brings events in (requests, imports, the acceptance of a loss), and whether the store counts while
+/// it writes, reads its own indexes or makes them again.
 pub fn a_system_chain_counts_toward_no_usage(lossy: &mut dyn Lossy, world: &StillWorld) {
     let (system, project) = (system_chain(1), chain(1, 2, Mode::Live));
     let in_test_mode = ChainId { mode: Mode::Test, ..system };

@@ -93,8 +93,8 @@ fn nothing_follows_an_acceptance_that_the_mark_does_not_know() {
 
 #[test]
 fn the_acceptance_takes_the_place_of_damaged_last_records() {
-    // Of the last frame alone, and of a batch of which the first record is still good. Whatever is replaced was counted, but for
-    // a system chain.
+    // Of the last frame alone, and of a batch of which the first record is still good. Whatever is replaced
+    // was counted, but for a system chain.
     for (chain, batch) in [(live(), false), (live(), true), (system_chain(1), false), (system_chain(1), true)]
     {
         let (stage, other) = (Stage::new(), other(2));

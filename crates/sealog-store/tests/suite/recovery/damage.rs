@@ -1,4 +1,5 @@
-//! Damaged frames and records: damage is found at every start, named exactly, and nothing is sealed on an end that is not proven.
+//! Damaged frames and records: damage is found at every start, named exactly, and nothing is sealed on an end
+//! that is not proven.
 
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
@@ -88,7 +89,8 @@ fn a_damaged_last_record_is_never_sealed_on() {
     }
 }
 
-/// Damages an acknowledged event, and has the group behind it torn; what is acknowledged of the chain must not be replaced.
+/// Damages an acknowledged event, and has the group behind it torn; what is acknowledged of the chain must
+/// not be replaced.
 #[track_caller]
 fn assert_damage_before_a_torn_group_is_damage(place: usize) {
     let stage = Stage::new();
@@ -98,7 +100,8 @@ fn assert_damage_before_a_torn_group_is_damage(place: usize) {
     append(&store, other(2), vec![login("y1")]);
     let stage = stage.killed();
     let frames = stage.frames(1);
-    // The third group was being written, or its header would not be there; so the second one had been synced, and was acknowledged.
+    // The third group was being written, or its header would not be there; so the second one had been synced,
+    // and was acknowledged.
     stage.flip(&log(1), frames[1].at + place);
     stage.flip(&log(1), frames[2].at + IN_TEXT);
     let (from, torn) = (frames[1].at as u64, frames[2].at as u64);
@@ -122,7 +125,8 @@ fn damage_without_a_readable_header_before_a_torn_group_is_damage() {
     assert_damage_before_a_torn_group_is_damage(IN_HEADER);
 }
 
-/// Damages the fifth of ten events, looks at it at three starts, and puts the segment back as it was. The store after that, and what it showed at first.
+/// Damages the fifth of ten events, looks at it at three starts, and puts the segment back as it was. The
+/// store after that, and what it showed at first.
 fn damage_and_restore(place: usize) -> (Stage, Vec<StoredEvent>) {
     let stage = Stage::new();
     let store = stage.open();
@@ -244,7 +248,8 @@ fn annotate_as_a_later_version(stage: &Stage, segment: u64, frame: FrameAt) {
     stage.disk.put(&log(segment), &bytes);
 }
 
-/// Leaves an event that a later version may have written at the end of a log, behind an event in the same segment, in the one before, or none.
+/// Leaves an event that a later version may have written at the end of a log, behind an event in the same
+/// segment, in the one before, or none.
 fn end_with_unknown_annotations(before: &str) -> Stage {
     let stage = Stage::new();
     let mut store = stage.open();

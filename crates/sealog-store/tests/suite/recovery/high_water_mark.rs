@@ -1,4 +1,5 @@
-//! The high-water mark: what it may claim, and what a start makes of a log that is shorter, longer or other than its mark.
+//! The high-water mark: what it may claim, and what a start makes of a log that is shorter, longer or other
+//! than its mark.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -17,7 +18,8 @@ use sealog_testing::*;
 
 use super::stage::*;
 
-/// Fills most of a segment, then has a group begin the next one and refuse its only request. The mark speaks for all of it when this returns.
+/// Fills most of a segment, then has a group begin the next one and refuse its only request. The mark speaks
+/// for all of it when this returns.
 fn refuse_a_group_that_begins_a_segment(stage: &Stage, store: &EmbeddedStore) {
     append(store, live(), vec![big(40_000)]);
     let stray = Head { chain_seq: 7, log_id: Ulid(5), hash: Hash([1; 32]) };
@@ -54,7 +56,8 @@ fn a_group_that_was_not_synced_is_never_taken_for_durable_because_a_refused_one_
         stage.disk.fail_sync_of(&log(2));
         let failed = try_append(&store, live(), vec![login("two")]);
         assert!(matches!(failed, Err(StoreError::Poisoned(_))), "{failed:?}");
-        // The next process sees the group in the page cache and builds on it, which is fine if it makes it durable first.
+        // The next process sees the group in the page cache and builds on it, which is fine if it makes it
+        // durable first.
         let restarted = stage.killed();
         let store = restarted.open();
         assert_eq!(findings(&store), []);

@@ -1,4 +1,5 @@
-//! What a store makes of a disk that has failed it: damage, marks, losses, starts, hangs. Each file is a group of rules, by what a reader looks for.
+//! What a store makes of a disk that has failed it: damage, marks, losses, starts, hangs. Each file is a
+//! group of rules, by what a reader looks for.
 //!
 //! They are modules of one program because they share a stage, and because a program for each would be linked
 //! twelve times.

@@ -41,7 +41,8 @@ fn a_start_on_a_full_disk_shows_every_event_although_the_last_segment_is_empty()
     for started_once_more in [false, true] {
         let stage = Stage::new();
         let store = stage.open();
-        // The other log never had an event, and after one more start the last segment of this one has none either.
+        // The other log never had an event, and after one more start the last segment of this one has none
+        // either.
         let shown = append_with_keys(&stage, &store, 50);
         drop(store);
         if started_once_more {
@@ -128,7 +129,8 @@ fn room_that_comes_between_the_look_and_the_verdict_is_seen() {
         let before = synced.load(SeqCst);
         is_full.store(false, SeqCst);
         eventually("there is room again", || synced.load(SeqCst) > before);
-        // And the preparer has told everyone, which no call of the disk shows. If it has not yet, this tests less and passes.
+        // And the preparer has told everyone, which no call of the disk shows. If it has not yet, this tests
+        // less and passes.
         std::thread::sleep(Duration::from_millis(50));
     });
     assert_eq!(try_append(&store, live(), vec![big(40_000)]), Err(StoreError::NoRoom));

@@ -116,7 +116,8 @@ fn requests_fail_by_their_deadline_while_the_disk_hangs() {
     segments.close();
     let written = request();
     eventually("a writer hangs", || segments.waiting() == 1);
-    // Enough that the other thread seals meanwhile. A group of 16 KiB has room for the first of these, which has to wait for what it was sealed on. The others wait for their turn.
+    // Enough that the other thread seals meanwhile. A group of 16 KiB has room for the first of these, which
+    // has to wait for what it was sealed on. The others wait for their turn.
     let begun = Instant::now();
     let sealed = request();
     let waiting: Vec<_> = (0..8).map(|_| request()).collect();

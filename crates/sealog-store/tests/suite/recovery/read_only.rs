@@ -1,4 +1,5 @@
-//! A store that is opened to be looked at: everything is shown and found as at a start, and nothing is changed.
+//! A store that is opened to be looked at: everything is shown and found as at a start, and nothing is
+//! changed.
 
 use std::collections::BTreeMap;
 use std::io;

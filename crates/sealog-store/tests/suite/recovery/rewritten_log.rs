@@ -9,7 +9,8 @@ use sealog_testing::*;
 
 use super::stage::*;
 
-/// A killed log of `marked` events that its mark speaks for, whose segment was then replaced by one of another history: the same up to `same`, other events from there on.
+/// A killed log of `marked` events that its mark speaks for, whose segment was then replaced by one of
+/// another history: the same up to `same`, other events from there on.
 fn rewritten(marked: u64, same: u64, events: u64) -> (Stage, Hash) {
     let (stage, receipts) = killed_when_marked(|store| {
         (1..=marked).map(|n| append(store, live(), vec![login(&format!("u{n}"))])).collect::<Vec<_>>()
@@ -26,7 +27,8 @@ fn rewritten(marked: u64, same: u64, events: u64) -> (Stage, Hash) {
 
 #[test]
 fn a_rewritten_log_that_is_longer_than_its_mark_is_found_at_the_recorded_event() {
-    // Rewritten from the first event on, and only from the last that is on record; longer by one, and by many.
+    // Rewritten from the first event on, and only from the last that is on record; longer by one, and by
+    // many.
     for (same, events) in [(0, 6), (4, 6), (2, 40)] {
         let (mut stage, hash) = rewritten(5, same, events);
         for restart in 0..4 {

@@ -1,6 +1,8 @@
-//! The stage of these tests: a store on a disk in memory, whose files can be damaged while nobody looks and whose calls can fail or hang.
+//! The stage of these tests: a store on a disk in memory, whose files can be damaged while nobody looks and
+//! whose calls can fail or hang.
 //!
-//! The layout of segments and marks is written down here a second time, from `docs/format.md`: a test that asked the store where its bytes are could not find it wrong.
+//! The layout of segments and marks is written down here a second time, from `docs/format.md`: a test that
+//! asked the store where its bytes are could not find it wrong.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +27,8 @@ pub const IN_HEADER: usize = 30;
 /// Inside the text of a frame's first record.
 pub const IN_TEXT: usize = FRAME_HEADER + 100;
 
-/// A disk, and a clock that stands still. No mark is written but at a start, for a full segment and at a stop, unless a test asks for ticks.
+/// A disk, and a clock that stands still. No mark is written but at a start, for a full segment and at a
+/// stop, unless a test asks for ticks.
 pub struct Stage {
     pub disk: SimDisk,
     pub world: Arc<StillWorld>,

@@ -13,10 +13,11 @@ use sealog_testing::*;
 
 use super::stage::*;
 
-/// A chain of `before` + 2 events, the last but one of which was moved twice, without the segment that it was moved to first.
+/// A chain of `before` + 2 events, the last but one of which was moved twice, without the segment that it was
+/// moved to first.
 fn move_a_group_twice(before: u64) -> (Stage, Vec<StoredEvent>) {
-    // t0: a group is written. t1: a start moves it, and ends before its mark. t2: the next start moves it again. t3: the segment of t1 is deleted, and with it the word that the
-    // first copy does not count.
+    // t0: a group is written. t1: a start moves it, and ends before its mark. t2: the next start moves it
+    // again. t3: the segment of t1 is deleted, and with it the word that the first copy does not count.
     let stage = Stage::new();
     let store = stage.open();
     for n in 0..=before {

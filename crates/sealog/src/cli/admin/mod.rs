@@ -1,4 +1,5 @@
-//! `sealog admin`: tenants, projects, keys, users, actions and frameworks, through the operator's interface. One file for each of them; [`session`] asks and shows.
+//! `sealog admin`: tenants, projects, keys, users, actions and frameworks, through the operator's interface.
+//! One file for each of them; [`session`] asks and shows.
 
 mod action;
 mod framework;

@@ -1,4 +1,5 @@
-//! `sealog check`: what would keep a server from starting here, or from working well, and why. [`probes`] has what is looked at.
+//! `sealog check`: what would keep a server from starting here, or from working well, and why. [`probes`] has
+//! what is looked at.
 
 pub(super) mod probes;
 

@@ -1,4 +1,5 @@
-//! `sealog doctor`: what support needs to know of an installation, in one file without secrets and without events. [`tar`] writes it.
+//! `sealog doctor`: what support needs to know of an installation, in one file without secrets and without
+//! events. [`tar`] writes it.
 
 mod tar;
 

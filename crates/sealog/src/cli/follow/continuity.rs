@@ -1,10 +1,13 @@
-//! Whether the service still has the chain that was written. One that was restored from an older state, or rewritten, must not be mixed with it.
+//! Whether the service still has the chain that was written. One that was restored from an older state, or
+//! rewritten, must not be mixed with it.
 //!
-//! Two checks. [`is_linked`] compares each event's `prev_hash` with the hash before it, which costs nothing and proves that a chain goes on; but filters and gaps leave events out. So
-//! [`newest`] also asks the service for the newest event that it had shown before. Both are made before anything is committed:
+//! Two checks. [`is_linked`] compares each event's `prev_hash` with the hash before it, which costs nothing
+//! and proves that a chain goes on; but filters and gaps leave events out. So [`newest`] also asks the
+//! service for the newest event that it had shown before. Both are made before anything is committed:
 //!
 //! ```text
-//! t0  the newest event E is asked for, and the one that was the newest before it is still there: E follows what was written
+//! t0  the newest event E is asked for, and the one that was the newest before it is still there: E follows
+//!     what was written
 //! t1  events up to E are fetched
 //! t2  they are linked without a gap, or E is still there: they are of the chain that had E at t0
 //! t3  they are written
@@ -20,7 +23,8 @@ use super::super::seen::Seen;
 use super::super::walk::{self, Newest};
 use super::output::{Noted, Position};
 
-/// The newest event of a chain that has all that it is known to have had; nothing while there is none. Fails with 10 for any other chain.
+/// The newest event of a chain that has all that it is known to have had; nothing while there is none. Fails
+/// with 10 for any other chain.
 pub(super) async fn newest(client: &Client, position: Option<&Position>) -> Result<Option<Newest>, Failure> {
     let newest = walk::newest(client, &Filters::default()).await?;
     let Some(position) = position else { return Ok(newest) };
@@ -55,7 +59,8 @@ pub(super) async fn newest(client: &Client, position: Option<&Position>) -> Resu
     let hash = if newest.seq == known.seq {
         Some(newest.hash.clone())
     } else {
-        // One that is not there any more was dropped for its age, or is damaged: what follows is told on its own.
+        // One that is not there any more was dropped for its age, or is damaged: what follows is told on its
+        // own.
         walk::event(client, newest.chain, known.seq).await?.map(|event| event.hash().to_owned())
     };
     if hash.is_some_and(|hash| hash != known.hash) {
@@ -64,7 +69,8 @@ pub(super) async fn newest(client: &Client, position: Option<&Position>) -> Resu
     Ok(Some(newest))
 }
 
-/// Whether these events follow the last one that was written, and each other, without a gap. Fails with 10 for one that follows another event.
+/// Whether these events follow the last one that was written, and each other, without a gap. Fails with 10
+/// for one that follows another event.
 pub(super) fn is_linked(last: Option<&Noted>, events: &[Seen]) -> Result<bool, Failure> {
     let mut before = last.map(|last| (last.seq, last.hash.as_str()));
     let mut is_whole = true;

@@ -1,7 +1,9 @@
-//! `sealog follow`: every event of a chain, as it comes, into a file or a pipe, and on from there the next time.
+//! `sealog follow`: every event of a chain, as it comes, into a file or a pipe, and on from there the next
+//! time.
 //!
-//! [`output`] writes, and keeps what was written and how far the chain was read in one step, so that a process that is killed at any moment goes on without a loss or a double.
-//! [`continuity`] sees to it that all of it is of one chain.
+//! [`output`] writes, and keeps what was written and how far the chain was read in one step, so that a
+//! process that is killed at any moment goes on without a loss or a double. [`continuity`] sees to it that
+//! all of it is of one chain.
 
 mod continuity;
 mod output;
@@ -107,7 +109,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         };
         let (mut terminate, mut interrupt) =
             (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-        // What was not committed when it is asked to stop is fetched again by the next one. A commit is not interrupted: the end of the runtime waits for it.
+        // What was not committed when it is asked to stop is fetched again by the next one. A commit is not
+        // interrupted: the end of the runtime waits for it.
         tokio::select! {
             ended = follow.run(matches) => ended,
             _ = terminate.recv() => Ok(()),
@@ -221,7 +224,8 @@ impl Follow {
             }
             let is_enough = self.output.pending() >= COMMIT_BYTES || begun.elapsed() >= COMMIT_AFTER;
             if is_dirty && (is_enough || step.is_none()) {
-                // What links do not prove, the service has to: it still has what it had before these events were fetched.
+                // What links do not prove, the service has to: it still has what it had before these events
+                // were fetched.
                 if !is_proven {
                     self.look(Some(&*position)).await?;
                 }

@@ -3,13 +3,16 @@
 //! ```text
 //! t0  events are appended to the output file
 //! t1  the file is synced
-//! t2  a new cursor (last event, length of the file) is written beside the old one, synced, and takes its place
+//! t2  a new cursor (last event, length of the file) is written beside the old one, synced, and takes its
+//!     place
 //! ```
 //!
-//! A crash before t2 leaves the old cursor and a file that is longer than it says: the rest is cut off and fetched again. A crash after t2 leaves both as they should be.
-//! All of this is done by a thread of its own, one commit after the other, while the next events are fetched.
+//! A crash before t2 leaves the old cursor and a file that is longer than it says: the rest is cut off and
+//! fetched again. A crash after t2 leaves both as they should be. All of this is done by a thread of its own,
+//! one commit after the other, while the next events are fetched.
 //!
-//! Nothing is cut off another file: the cursor has a digest of what the file ended with, and a file that has something else there is refused as it is.
+//! Nothing is cut off another file: the cursor has a digest of what the file ended with, and a file that has
+//! something else there is refused as it is.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -161,7 +164,8 @@ impl Output {
         Ok(())
     }
 
-    /// Has what was put written, after everything before it; false if nobody is left to read it. Whether this succeeds is known after [`Output::settle`], or the next commit.
+    /// Has what was put written, after everything before it; false if nobody is left to read it. Whether this
+    /// succeeds is known after [`Output::settle`], or the next commit.
     pub(super) async fn commit(&mut self, position: &Position) -> Result<bool, Failure> {
         if !self.settle().await? {
             return Ok(false);

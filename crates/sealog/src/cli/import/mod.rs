@@ -1,7 +1,8 @@
 //! `sealog import`: events of a file, as NDJSON, CSV or CloudEvents.
 //!
-//! The key of a batch is made of what is in it and where it stands in the file: the same file again makes the same batches with the same keys, and the service stores nothing twice.
-//! [`csv`] and [`cloudevents`] make events of what stands in a file, [`state`] knows how far an import has come when keys are long forgotten.
+//! The key of a batch is made of what is in it and where it stands in the file: the same file again makes the
+//! same batches with the same keys, and the service stores nothing twice. [`csv`] and [`cloudevents`] make
+//! events of what stands in a file, [`state`] knows how far an import has come when keys are long forgotten.
 
 mod cloudevents;
 mod csv;
@@ -327,7 +328,8 @@ impl Import {
         self.known += replayed;
         self.stored += sealed - replayed;
         self.bar.inc(sealed);
-        // What was refused of a batch that is not done is refused again when the next command sends it, and reported then: once.
+        // What was refused of a batch that is not done is refused again when the next command sends it, and
+        // reported then: once.
         if let Some(error) = delivered.unheard {
             return Err(interrupted(error, &lines));
         }

@@ -6,7 +6,8 @@
 //! t2  the state says that the batch is done, and how many rows were not taken until then
 //! ```
 //!
-//! A crash before t2 leaves rows that the next command finds again: then they are in the files twice, and none is missing.
+//! A crash before t2 leaves rows that the next command finds again: then they are in the files twice, and
+//! none is missing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

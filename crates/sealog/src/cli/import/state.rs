@@ -1,4 +1,5 @@
-//! How far an import has come: the last line whose batch was answered, a digest of all lines up to it, by which another file is told, and how many of them were not taken.
+//! How far an import has come: the last line whose batch was answered, a digest of all lines up to it, by
+//! which another file is told, and how many of them were not taken.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,8 @@ impl State {
         Ok(State { path: Some(path), kept, ..State::default() })
     }
 
-    /// How many lines earlier commands were refused; nothing where none has done any. Asked before the first line.
+    /// How many lines earlier commands were refused; nothing where none has done any. Asked before the first
+    /// line.
     pub(super) fn rejected_before(&self) -> Option<u64> {
         self.kept.as_ref().map(|kept| kept.rejected)
     }

@@ -1,7 +1,7 @@
 //! What `sealog log --file` reads: an event on each line, or JSON over several lines.
 //!
-//! A thread of its own reads, since a pipe that says nothing must not hold up what was already read. It stops when it is told to, and hands over all
-//! that it has read until then.
+//! A thread of its own reads, since a pipe that says nothing must not hold up what was already read. It stops
+//! when it is told to, and hands over all that it has read until then.
 
 use std::fs::File;
 use std::io::{self, BufReader, PipeReader, Read};

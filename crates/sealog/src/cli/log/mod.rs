@@ -1,7 +1,8 @@
 //! `sealog log`: sends one event from flags, or any number from a file or a pipe.
 //!
-//! [`input`] reads them, [`sender`] makes batches of them, sends them, and keeps in the spool what cannot be sent ([`place`] says which file that is). [`printer`] has the
-//! log_ids, [`rejects`] the lines that are not taken, [`stop`] the signals: whatever ends the command, what it has read is sealed, kept, or named.
+//! [`input`] reads them, [`sender`] makes batches of them, sends them, and keeps in the spool what cannot be
+//! sent ([`place`] says which file that is). [`printer`] has the log_ids, [`rejects`] the lines that are not
+//! taken, [`stop`] the signals: whatever ends the command, what it has read is sealed, kept, or named.
 
 mod input;
 mod place;
@@ -168,7 +169,8 @@ fn event(matches: &ArgMatches) -> Result<Box<RawValue>, Failure> {
     Ok(RawValue::from_string(text).expect("JSON"))
 }
 
-/// The service stores any text in these fields; a person who types one wants to know that it is not what was meant.
+/// The service stores any text in these fields; a person who types one wants to know that it is not what was
+/// meant.
 fn check(name: &str, text: &str) -> Result<(), Failure> {
     let problem = match name {
         _ if text.is_empty() => "needs a value; leave it out if there is none".to_owned(),

@@ -1,7 +1,8 @@
 //! Which file the spool is.
 //!
-//! It belongs to a service and a key: what was meant for one project is never sent to another. A key that is corrected or rolled therefore has a new
-//! spool. What waits in the others of the same service is told, since nobody but a person knows whether both keys are of one project.
+//! It belongs to a service and a key: what was meant for one project is never sent to another. A key that is
+//! corrected or rolled therefore has a new spool. What waits in the others of the same service is told, since
+//! nobody but a person knows whether both keys are of one project.
 
 use std::path::{Path, PathBuf};
 

@@ -30,7 +30,8 @@ impl Printer {
         Ok(Printer { form, out, patience, is_closed: false, unprinted: 0 })
     }
 
-    /// An error is told once. A pipe that was closed is none: whoever closed it has seen enough, and the events are sealed all the same.
+    /// An error is told once. A pipe that was closed is none: whoever closed it has seen enough, and the
+    /// events are sealed all the same.
     pub(super) fn print(&mut self, lines: &[u64], sealed: &[(usize, String)]) -> io::Result<()> {
         let mut text = String::with_capacity(sealed.len() * 27);
         for (at, log_id) in sealed {

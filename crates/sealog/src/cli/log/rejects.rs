@@ -58,7 +58,8 @@ impl Rejects {
         self.keep(text, is_whole)
     }
 
-    /// The beginning of a line, the rest of which was not read. It is told however many others were, since nobody can read it again from a pipe.
+    /// The beginning of a line, the rest of which was not read. It is told however many others were, since
+    /// nobody can read it again from a pipe.
     pub(super) fn cut(&mut self, line: u64, text: &[u8]) -> Result<(), String> {
         *self.counts.entry("cut short".to_owned()).or_default() += 1;
         let shown = String::from_utf8_lossy(&text[..text.len().min(SHOWN_MAX)]);
@@ -92,7 +93,8 @@ impl Rejects {
         (total > 0).then(|| format!("{} {lines} not taken: {}; {kept}", HumanCount(total), counts.join(", ")))
     }
 
-    /// What was written is on stable storage when it returns, if the file is such that this can be said of it.
+    /// What was written is on stable storage when it returns, if the file is such that this can be said of
+    /// it.
     pub(super) fn sync(&self) -> Result<(), String> {
         match &self.file {
             Some((path, file)) if self.total() > 0 && file.metadata().is_ok_and(|file| file.is_file()) => {

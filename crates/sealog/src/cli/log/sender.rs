@@ -1,7 +1,8 @@
 //! Makes batches, sends them, and keeps in the spool what cannot be sent.
 //!
-//! Every line that was read ends in one of four ways, and each is counted: it is sealed, kept in the spool, not taken, or lost because the spool cannot
-//! be written either. No failure ends the command before all of them have.
+//! Every line that was read ends in one of four ways, and each is counted: it is sealed, kept in the spool,
+//! not taken, or lost because the spool cannot be written either. No failure ends the command before all of
+//! them have.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal};
@@ -272,7 +273,8 @@ impl Sender {
         sent
     }
 
-    /// The next item, or that there is none; nothing if there was none in time. Answers that come meanwhile are looked at: a pipe can be silent for hours.
+    /// The next item, or that there is none; nothing if there was none in time. Answers that come meanwhile
+    /// are looked at: a pipe can be silent for hours.
     async fn receive(
         &mut self,
         items: &mut Items,

@@ -1,8 +1,9 @@
-//! The end of a `sealog log` that comes from outside: a signal, or a failure after which nothing more may be read.
+//! The end of a `sealog log` that comes from outside: a signal, or a failure after which nothing more may be
+//! read.
 //!
-//! t0 the signal: nothing more is read. What was read is sent as usual.
-//! t1 [`GRACE`] later: nothing is waited for any more. What is not sealed is kept in the spool, and the command ends.
-//! A second signal in between ends the process at once.
+//! t0 the signal: nothing more is read. What was read is sent as usual. t1 [`GRACE`] later: nothing is waited
+//! for any more. What is not sealed is kept in the spool, and the command ends. A second signal in between
+//! ends the process at once.
 
 use std::io::{self, PipeReader, PipeWriter, Write, pipe};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -43,7 +44,8 @@ struct Shared {
 }
 
 impl Stop {
-    /// From now on signals do not end the process by themselves. The thread is one of its own: the command's may be waiting for a disk or a pipe.
+    /// From now on signals do not end the process by themselves. The thread is one of its own: the command's
+    /// may be waiting for a disk or a pipe.
     pub(super) fn listen(is_quiet: bool) -> Result<Stop, Failure> {
         let stop = Stop::new().map_err(|error| unheard(&error))?;
         let runtime = tokio::runtime::Builder::new_current_thread()

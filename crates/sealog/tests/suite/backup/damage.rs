@@ -139,7 +139,8 @@ fn a_forged_manifest_writes_nothing_outside_of_the_target_and_takes_no_memory() 
     assert!(code == Some(10) && said.contains("shorter than its manifest says"), "{code:?} {said}");
 }
 
-/// The program, none of whose files may grow beyond so many blocks of 512 bytes, which is answered as a disk without room is.
+/// The program, none of whose files may grow beyond so many blocks of 512 bytes, which is answered as a disk
+/// without room is.
 fn limited(blocks: u32) -> Command {
     let mut command = clean(Command::new("sh"));
     command.args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\""), SEALOG]);

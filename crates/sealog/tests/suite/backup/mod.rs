@@ -93,7 +93,8 @@ impl Stage {
         command.output().unwrap()
     }
 
-    /// Files below a folder of the backups; none where there is none. What a killed command has not finished is no file yet.
+    /// Files below a folder of the backups; none where there is none. What a killed command has not finished
+    /// is no file yet.
     pub fn files(&self, folder: &str) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.backups().join(folder)).into_iter().flatten();
         let files = entries.map(|entry| entry.unwrap().path());

@@ -1,5 +1,6 @@
-//! Configurations that pages show, for this program and for others: each is used by what it is for where that can be had here, and otherwise read by
-//! a parser of its form; what it names of Sealog is then asked of a real server. Names of files and of variables in the text are those that there are.
+//! Configurations that pages show, for this program and for others: each is used by what it is for where that
+//! can be had here, and otherwise read by a parser of its form; what it names of Sealog is then asked of a
+//! real server. Names of files and of variables in the text are those that there are.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -146,7 +147,8 @@ fn with_key(text: &str, key: &str) -> String {
     filled
 }
 
-/// A record with the attribute that the filter lets through, sent as the exporter says. The collector cannot be had here: its own names are those of its documentation.
+/// A record with the attribute that the filter lets through, sent as the exporter says. The collector cannot
+/// be had here: its own names are those of its documentation.
 fn collector(text: &str) {
     let config = from_yaml(text);
     let filter = config["processors"]["filter/audit"]["logs"]["log_record"][0].as_str().unwrap();
@@ -191,7 +193,8 @@ fn fluent_bit(text: &str) {
 }
 
 const FROM_YAML: &str = "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin)))";
-/// Names and values of Fluent Bit's classic form are parted by white space. `strict` refuses a name that stands twice.
+/// Names and values of Fluent Bit's classic form are parted by white space. `strict` refuses a name that
+/// stands twice.
 const FROM_INI: &str = "
 import configparser, json, sys
 parser = configparser.ConfigParser(delimiters=(' ',), interpolation=None, strict=True)

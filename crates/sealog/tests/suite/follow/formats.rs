@@ -1,6 +1,7 @@
 //! `--format`: what a receiver gets of events with awkward values, line by line.
 //!
-//! The lines were written by hand from the page about mappings (`/docs/mappings`), not by the program: `{…}` stands for what the service decides.
+//! The lines were written by hand from the page about mappings (`/docs/mappings`), not by the program: `{…}`
+//! stands for what the service decides.
 
 use serde_json::Value;
 
@@ -29,8 +30,8 @@ const CASES: [Case; 4] = [
         cef: "CEF:0|Sealog|Sealog|1|user.login|User login|3|rt={ms} externalId={log_id} src=127.0.0.1 cat=auth cn1=1 cn1Label=chain_seq cs1={hash} cs1Label=hash cs2={prev_hash} cs2Label=prev_hash cs4={tenant_id} cs4Label=tenant_id cs5={project_id} cs5Label=project_id",
         cloudevents: r#"{"specversion":"1.0","id":"{log_id}","source":"/t/{tenant_id}/p/{project_id}","type":"dev.sealog.user.login","time":"{timestamp}","chainseq":"1","chainhash":"{hash}","datacontenttype":"application/json","data":{event}}"#,
     },
-    // Bars, equals signs, backslashes and line ends where a format has a meaning for them; a resource that is empty; letters of other scripts, and a line separator
-    // that is none for JSON.
+    // Bars, equals signs, backslashes and line ends where a format has a meaning for them; a resource that is
+    // empty; letters of other scripts, and a line separator that is none for JSON.
     Case {
         sent: r#"{"action":"bill|sent=yes\\ü","actor_id":"x=1|2\\\r\nsuid=admin","actor_type":"api_key","resource":"","metadata":{"k|=":"a=b\nc","price":1.0,"big":12345678901234567890,"tags":["\u00e9","日本","\u2028"]}}"#,
         json: "{\"log_id\":\"{log_id}\",\"tenant_id\":\"{tenant_id}\",\"project_id\":\"{project_id}\",\"schema_version\":1,\"action\":\"bill|sent=yes\\\\ü\",\"actor_id\":\"x=1|2\\\\\\r\\nsuid=admin\",\"actor_type\":\"api_key\",\"resource\":\"\",\"ip_address\":\"127.0.0.1\",\"metadata\":{\"k|=\":\"a=b\\nc\",\"price\":1.0,\"big\":12345678901234567890,\"tags\":[\"é\",\"日本\",\"\u{2028}\"]},\"timestamp\":\"{timestamp}\",\"chain_seq\":2,\"prev_hash\":\"{prev_hash}\",\"hash\":\"{hash}\"}",
