@@ -52,8 +52,9 @@ impl Control {
         let control = Control::over(Database::on_postgres(sessions.clone(), &SCHEMA)?);
         let (database, pool) = (Arc::downgrade(&control.database), Arc::downgrade(&control.pool));
         let (seen, versions) = (sessions.versions(), Arc::clone(&control.versions));
+        let at_start = *seen.borrow();
         sessions.spawn("database_versions", move || {
-            version::follow(seen.clone(), database.clone(), pool.clone(), Arc::clone(&versions))
+            version::follow(seen.clone(), database.clone(), pool.clone(), Arc::clone(&versions), at_start)
         });
         Ok(control)
     }

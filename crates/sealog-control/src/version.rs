@@ -103,10 +103,13 @@ pub(crate) async fn follow(
     database: Weak<Database>,
     pool: Weak<ThreadPool>,
     versions: Arc<Versions>,
+    at_start: SharedVersion,
 ) {
     let mut known = *seen.borrow_and_update();
-    // Whoever begins does not know what was changed before: after a panic that may be a revoked key.
-    versions.note_all();
+    // Whoever begins anew after a panic does not know what was changed meanwhile: that may be a revoked key.
+    if known != at_start {
+        versions.note_all();
+    }
     while seen.changed().await.is_ok() {
         let now = *seen.borrow_and_update();
         let (Some(database), Some(pool)) = (database.upgrade(), pool.upgrade()) else { return };
