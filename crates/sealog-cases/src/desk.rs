@@ -1,6 +1,5 @@
 //! What people do to a case. Who may is decided by those who ask.
 
-use std::fmt;
 use std::sync::Arc;
 
 use sealog_control::{
@@ -35,12 +34,6 @@ pub struct CaseDesk {
     records: Wake,
     /// Of whoever brings events into the projects of a case.
     forward: Wake,
-}
-
-impl fmt::Debug for CaseDesk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CaseDesk")
-    }
 }
 
 /// A case as somebody has seen it, and who that is.

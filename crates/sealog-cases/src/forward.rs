@@ -16,7 +16,6 @@
 
 use sealog_control::Control;
 use std::collections::HashMap;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,12 +56,6 @@ pub struct CaseForward {
     pub wake: Wake,
     /// For what other processes have left, and for retries.
     pub every: Duration,
-}
-
-impl fmt::Debug for CaseForward {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CaseForward").field("every", &self.every).finish_non_exhaustive()
-    }
 }
 
 impl CaseForward {

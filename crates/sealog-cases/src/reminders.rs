@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,12 +34,6 @@ pub struct CaseReminders {
     pub notifier: Notifier,
     pub world: Arc<dyn World>,
     pub every: Duration,
-}
-
-impl fmt::Debug for CaseReminders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CaseReminders").field("every", &self.every).finish_non_exhaustive()
-    }
 }
 
 /// What is read once for all cases of a tenant, in one pass.

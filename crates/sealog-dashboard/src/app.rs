@@ -32,12 +32,6 @@ pub struct Dashboard {
     pub(crate) on_claimed: OnClaimed,
 }
 
-impl std::fmt::Debug for Dashboard {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dashboard").field("config", &self.config).finish_non_exhaustive()
-    }
-}
-
 impl Dashboard {
     /// Ends live views, which would keep their connections open: the server stops.
     pub fn stop_streams(&self) {

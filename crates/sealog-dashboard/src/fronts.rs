@@ -8,7 +8,6 @@ use crate::app::Dashboard;
 use crate::ops::Console;
 
 /// What people see: the dashboard, and the operator's console where it is on.
-#[derive(Debug)]
 pub struct Pages {
     pub dashboard: Arc<Dashboard>,
     pub console: Option<Arc<Console>>,

@@ -1,6 +1,5 @@
 //! How the product is put together.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use sealog_cases::disclosure::{Disclosures, PackageBuilder, PackageSweep, Searcher};
@@ -53,12 +52,6 @@ pub struct Service {
     pub(crate) case_forward: CaseForward,
     pub(crate) case_reminders: CaseReminders,
     pub(crate) reminders: Reminders,
-}
-
-impl fmt::Debug for Service {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Service").field("settings", &self.settings).finish_non_exhaustive()
-    }
 }
 
 impl Service {

@@ -81,9 +81,3 @@ impl App {
         self.docs.prepare(&self.config, &self.service.settings.plans);
     }
 }
-
-impl std::fmt::Debug for App {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("App").field("config", &self.config).finish_non_exhaustive()
-    }
-}

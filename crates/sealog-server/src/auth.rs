@@ -1,7 +1,6 @@
 //! Who is calling: the key, and everything that follows from it. Spec 5.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -145,12 +144,6 @@ pub(crate) struct Auth {
     plans: Vec<Plan>,
     limits: LimitConfig,
     callers: Callers,
-}
-
-impl fmt::Debug for Auth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Auth").field("limits", &self.limits).finish_non_exhaustive()
-    }
 }
 
 impl Auth {

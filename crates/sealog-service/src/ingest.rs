@@ -1,7 +1,6 @@
 //! The write path for 1 to 100 events, the only caller of `Store::append`.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -154,12 +153,6 @@ pub struct Ingest {
     /// Without one, events have no `country` and no `city`.
     geo: Option<Arc<Geo>>,
     changed: Arc<Changed>,
-}
-
-impl fmt::Debug for Ingest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ingest").field("geo", &self.geo).finish_non_exhaustive()
-    }
 }
 
 impl Ingest {

@@ -145,12 +145,6 @@ pub struct Mailer {
     pub attempt_max: Duration,
 }
 
-impl fmt::Debug for Mailer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mailer").field("smtp", &self.smtp).field("every", &self.every).finish_non_exhaustive()
-    }
-}
-
 impl Mailer {
     /// Sends what is due, from time to time, until it is told to stop.
     pub async fn send(&self, stop: &Stop) {

@@ -8,7 +8,6 @@
 //! taken.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -70,15 +69,6 @@ pub struct Quotas {
     /// Tenants that the write path has noted.
     pub changed: Arc<Changed>,
     pub every: Duration,
-}
-
-impl fmt::Debug for Quotas {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Quotas")
-            .field("plans", &self.plans)
-            .field("every", &self.every)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Quotas {

@@ -1,7 +1,6 @@
 //! What a replica on another machine reads: moments of the store, and the bytes of its files. The caller has
 //! seen to it that it is the operator.
 
-use std::fmt;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
@@ -35,12 +34,6 @@ pub struct Replication {
     /// Copies that were begun.
     copies: AtomicU64,
     turns: Semaphore,
-}
-
-impl fmt::Debug for Replication {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Replication")
-    }
 }
 
 /// The copy of the control data that replicas read now.

@@ -9,7 +9,6 @@
 //! A crash behind t1 leaves a record of events that are still there; the next look drops them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -43,12 +42,6 @@ pub struct Retention {
     pub runner: Wake,
     /// What this process has recorded: a drop that fails is tried again every hour, and recorded once.
     pub recorded: Mutex<BTreeMap<ChainId, u64>>,
-}
-
-impl fmt::Debug for Retention {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Retention").field("days", &self.days).finish_non_exhaustive()
-    }
 }
 
 impl Retention {

@@ -52,12 +52,6 @@ pub struct PackageBuilder {
     bytes_max: u64,
 }
 
-impl std::fmt::Debug for PackageBuilder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PackageBuilder")
-    }
-}
-
 impl PackageBuilder {
     pub fn new(desk: Disclosures) -> PackageBuilder {
         PackageBuilder { desk, under_way: Mutex::default(), bytes_max: PACKAGE_BYTES_MAX }

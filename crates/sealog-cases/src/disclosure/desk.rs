@@ -1,6 +1,5 @@
 //! What people ask for: searches, decisions, packages and letters of cases. Who may ask is theirs to decide.
 
-use std::fmt;
 use std::sync::Arc;
 
 use sealog_store::Store;
@@ -17,12 +16,6 @@ pub struct Disclosures {
     pub drain: Arc<Drain>,
     /// Of the runner of this process.
     pub runner: Wake,
-}
-
-impl fmt::Debug for Disclosures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Disclosures")
-    }
 }
 
 impl Disclosures {

@@ -239,12 +239,6 @@ pub struct PackageDownload {
     encryption: Option<Encryption>,
 }
 
-impl std::fmt::Debug for PackageDownload {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PackageDownload").field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
 impl PackageDownload {
     /// Of the file.
     pub fn length(&self) -> u64 {
@@ -315,12 +309,6 @@ pub struct PackageSweep {
     pub world: Arc<dyn World>,
     pub records: Wake,
     pub every: Duration,
-}
-
-impl std::fmt::Debug for PackageSweep {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PackageSweep")
-    }
 }
 
 /// Packages, and pieces of them, in one step.

@@ -50,12 +50,6 @@ pub struct Searcher {
     is_crowded: Arc<AtomicBool>,
 }
 
-impl std::fmt::Debug for Searcher {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Searcher")
-    }
-}
-
 impl Work for Searcher {
     fn kind(&self) -> &'static str {
         KIND

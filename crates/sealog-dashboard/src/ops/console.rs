@@ -22,12 +22,6 @@ pub struct Instance {
     pub room: Arc<dyn Fn() -> Result<Room, String> + Send + Sync>,
 }
 
-impl std::fmt::Debug for Instance {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Instance").field("url", &self.url).field("store", &self.store).finish_non_exhaustive()
-    }
-}
-
 /// The disk of the data directory.
 #[derive(Clone, Debug)]
 pub struct Room {
@@ -56,11 +50,5 @@ impl Console {
             service,
             instance,
         })
-    }
-}
-
-impl std::fmt::Debug for Console {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Console").field("url", &self.instance.url).finish_non_exhaustive()
     }
 }

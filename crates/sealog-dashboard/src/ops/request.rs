@@ -9,7 +9,6 @@ use crate::request::Asked;
 pub(super) const BASE: &str = "/ops";
 
 /// A request that has passed the gate.
-#[derive(Debug)]
 pub(super) struct OpsAsked {
     pub request: Asked,
     pub operator: Option<SignedInOperator>,

@@ -16,7 +16,6 @@ pub mod settings;
 pub mod tenants;
 pub mod views;
 
-use std::fmt;
 use std::sync::Arc;
 
 use sealog_control::ChangeError;
@@ -84,12 +83,6 @@ impl Admin {
         let made = change.await;
         self.wake.wake();
         made
-    }
-}
-
-impl fmt::Debug for Admin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admin").field("plans", &self.plans).finish_non_exhaustive()
     }
 }
 

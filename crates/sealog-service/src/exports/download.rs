@@ -89,12 +89,6 @@ impl Writer {
     }
 }
 
-impl std::fmt::Debug for Download {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Download").field("export", &self.export.new.id).finish_non_exhaustive()
-    }
-}
-
 impl Download {
     /// Rests, if the last piece was held up by events that come in. To be asked for before a piece, while
     /// nothing is held that others wait for.

@@ -45,12 +45,6 @@ pub struct Exporter {
     pub notifier: Notifier,
 }
 
-impl std::fmt::Debug for Exporter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Exporter")
-    }
-}
-
 impl Exporter {
     /// Of what the person may see now. The range ends with the last event that there is. Where the
     /// organisation has as many as it keeps, the oldest that was downloaded whole gives way, and the system

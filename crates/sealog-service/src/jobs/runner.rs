@@ -21,7 +21,6 @@
 
 use sealog_control::Control;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -91,12 +90,6 @@ pub struct Runner {
     /// For what other processes have queued, and for leases that have ended.
     pub every: Duration,
     pub pace: Pace,
-}
-
-impl fmt::Debug for Runner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runner").field("every", &self.every).finish_non_exhaustive()
-    }
 }
 
 impl Runner {

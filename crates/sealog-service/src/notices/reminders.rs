@@ -5,7 +5,6 @@
 //! now on.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -52,12 +51,6 @@ struct State {
     keys: Option<EndPlace>,
     trials: Option<EndPlace>,
     auditors: Option<EndPlace>,
-}
-
-impl fmt::Debug for Reminders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reminders").field("every", &self.every).finish_non_exhaustive()
-    }
 }
 
 /// What was found: whom to tell of what.

@@ -1,6 +1,5 @@
 //! Puts notices into the outbox, each once for everybody whom it is for.
 
-use std::fmt;
 use std::sync::Arc;
 
 use sealog_control::{Membership, NewNotice, NewRecord, Person, PersonId, Role, Tenant};
@@ -30,12 +29,6 @@ pub(crate) fn chosen(world: &Arc<dyn World>, person_id: PersonId, metadata: Valu
 pub struct Notifier {
     control: Arc<Control>,
     world: Arc<dyn World>,
-}
-
-impl fmt::Debug for Notifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Notifier")
-    }
 }
 
 impl Notifier {

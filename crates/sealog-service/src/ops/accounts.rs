@@ -35,7 +35,7 @@ pub struct OpsAccounts {
 }
 
 /// Who is signed in, with a code or still without one.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SignedInOperator {
     pub session: OpsSession,
     pub user: OpsUser,
@@ -203,12 +203,6 @@ impl OpsAccounts {
 
     fn throttle(&self) -> Throttle<'_> {
         Throttle { control: &self.control, refused: &self.refused, counts: &self.counts }
-    }
-}
-
-impl std::fmt::Debug for OpsAccounts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("OpsAccounts")
     }
 }
 

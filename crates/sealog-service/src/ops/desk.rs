@@ -39,9 +39,3 @@ impl Desk {
         kept
     }
 }
-
-impl std::fmt::Debug for Desk {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Desk")
-    }
-}

@@ -43,12 +43,6 @@ impl Accounts {
     }
 }
 
-impl std::fmt::Debug for Accounts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Accounts").field("app_url", &self.app_url).finish_non_exhaustive()
-    }
-}
-
 /// Who asks, as far as the server can tell.
 #[derive(Clone, Debug)]
 pub struct Visitor {

@@ -76,12 +76,6 @@ impl FailedSignIns {
     }
 }
 
-impl std::fmt::Debug for FailedSignIns {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("FailedSignIns")
-    }
-}
-
 fn told(world: &Arc<dyn World>, failed: &sealog_control::Failed) -> NewRecord {
     let recorder = Recorder::new(Actor::Person(failed.person_id), Arc::clone(world));
     let metadata = json!({

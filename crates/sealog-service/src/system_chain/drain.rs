@@ -24,7 +24,6 @@
 
 use sealog_control::Control;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,12 +72,6 @@ pub struct Drain {
     /// For what other processes have left, and for retries.
     pub every: Duration,
     pub turns: Turns,
-}
-
-impl fmt::Debug for Drain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Drain").field("every", &self.every).finish_non_exhaustive()
-    }
 }
 
 /// Tenants that wait after a failure.

@@ -32,12 +32,6 @@ pub struct Baseline {
     pub world: Arc<dyn World>,
 }
 
-impl std::fmt::Debug for Baseline {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Baseline")
-    }
-}
-
 impl Work for Baseline {
     fn kind(&self) -> &'static str {
         BASELINE_KIND

@@ -33,12 +33,6 @@ pub struct DerivedCheck {
     pub control: Arc<Control>,
 }
 
-impl std::fmt::Debug for DerivedCheck {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("DerivedCheck")
-    }
-}
-
 /// How far one has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Progress {

@@ -14,7 +14,6 @@
 //! queued.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -64,12 +63,6 @@ pub struct Scheduler {
     pub runner: Wake,
     pub every: Duration,
     pub figures: Figures,
-}
-
-impl fmt::Debug for Scheduler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scheduler").field("schedule", &self.schedule).finish_non_exhaustive()
-    }
 }
 
 /// For `/metrics`.

@@ -1,7 +1,6 @@
 //! How a verification is started, shown and cancelled.
 
 use sealog_control::Control;
-use std::fmt;
 use std::sync::Arc;
 
 use sealog_control::{JobId, ListPage, NewJob, PersonId};
@@ -27,12 +26,6 @@ pub struct Verifications {
     pub runner: Wake,
     /// Of the drain of this process.
     pub records: Wake,
-}
-
-impl fmt::Debug for Verifications {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Verifications")
-    }
 }
 
 /// Why none was started.

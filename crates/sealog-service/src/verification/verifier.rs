@@ -27,12 +27,6 @@ pub struct Verifier {
     pub world: Arc<dyn World>,
 }
 
-impl std::fmt::Debug for Verifier {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Verifier")
-    }
-}
-
 impl Work for Verifier {
     fn kind(&self) -> &'static str {
         KIND

@@ -38,7 +38,6 @@ pub struct Entry {
 }
 
 /// Writes entries one after the other. What it has written is taken from it in pieces.
-#[derive(Debug)]
 pub struct ArchiveWriter {
     out: Vec<u8>,
     taken: u64,
@@ -54,12 +53,6 @@ struct Open {
     crc: Crc,
     sha256: Sha256,
     compressed: u64,
-}
-
-impl std::fmt::Debug for Open {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Open").field("name", &self.name).finish_non_exhaustive()
-    }
 }
 
 impl Default for ArchiveWriter {

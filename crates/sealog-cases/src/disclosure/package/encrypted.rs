@@ -49,12 +49,6 @@ enum Part {
     Directory,
 }
 
-impl std::fmt::Debug for Encryption {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Encryption").field("at", &self.at).finish_non_exhaustive()
-    }
-}
-
 impl Encryption {
     /// Every entry has a salt of its own.
     pub fn new(
