@@ -96,6 +96,7 @@ impl Tail {
             if let Some(begin) = tail.begin(place, mode, log, &checked.dropped)? {
                 tail.walk(mode, begin, wanted);
             }
+            tail.keep_no_less(mode, &manifest.heads()?);
         }
         Ok(tail)
     }
@@ -220,6 +221,22 @@ impl Tail {
             (number, content) = (number + 1, Vec::new());
         }
         self.heads.extend(heads);
+    }
+
+    /// What was cut off the backup for a group that the old log has again, and was not found there after all,
+    /// must not be lost: then the log ends with the backup.
+    fn keep_no_less(&mut self, mode: Mode, backed_up: &BTreeMap<ChainId, Head>) {
+        let of_log = |(chain, _): &(&ChainId, &Head)| chain.mode == mode;
+        let is_behind = |(chain, head): (&ChainId, &Head)| {
+            self.heads.get(chain).is_none_or(|reached| reached.chain_seq < head.chain_seq)
+        };
+        let has_pieces = self.logs.get(&mode).is_some_and(|log| !log.pieces.is_empty());
+        if has_pieces && !backed_up.iter().filter(of_log).any(is_behind) {
+            return;
+        }
+        self.logs.remove(&mode);
+        self.heads.retain(|chain, _| chain.mode != mode);
+        self.heads.extend(backed_up.iter().filter(of_log));
     }
 
     /// Whether a segment of the backup is to be restored, and how much of it.

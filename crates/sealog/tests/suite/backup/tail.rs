@@ -95,24 +95,58 @@ fn a_killed_server_comes_back_with_every_acknowledged_event_key_and_idempotency_
     assert_eq!(recorded[0]["rolled_back_chains"], 0);
 }
 
+/// A backup of a store whose server was killed, and an old log whose next start has written the last group
+/// again, into the next segment. With the segments that the backup has.
+fn with_a_group_written_again() -> (Stage, String, Vec<PathBuf>) {
+    let stage = Stage::new();
+    let server = serve(&stage.data());
+    let key = first_key(&stage.data());
+    server.await_drained();
+    let mark = fs::read(stage.data().join("live/mark")).unwrap();
+    (0..3).for_each(|_| assert_eq!(server.post(&key).0, 202));
+    stage.create();
+    let backed_up = segments(&stage);
+    signal(server.pid(), "-KILL");
+    server.ended();
+    // As if it had been killed before the mark was written once more.
+    fs::write(stage.data().join("live/mark"), mark).unwrap();
+    let server = serve(&stage.data());
+    (0..3).for_each(|_| assert_eq!(server.post(&key).0, 202));
+    server.stop();
+    (stage, key, backed_up)
+}
+
+/// How many events the chain of a key has, all of them valid.
+fn count(stage: &Stage, key: &str) -> u64 {
+    let server = serve(&stage.path("restored"));
+    let (_, body) = server.get(key, "/v1/events/verify");
+    server.stop();
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body["valid"], true, "{body}");
+    body["checked"].as_u64().unwrap()
+}
+
 #[test]
 fn a_tail_whose_last_group_a_start_has_written_again_is_taken_over() {
-    let stage = Stage::new();
-    stage.fill(&chains(), 1);
-    fill_behind_the_mark(&stage, &chains());
-    stage.create();
-    // A start that finds an old mark writes the last group again, into the next segment.
-    stage.fill(&chains(), 2);
-    let old = stage.data().display().to_string();
-    serve(&stage.data()).stop();
-    let (code, said, error) = restore(&stage, &old, &[]);
+    let (stage, key, _) = with_a_group_written_again();
+    let (code, said, error) = restore(&stage, &stage.data().display().to_string(), &[]);
     assert_eq!((code, &*error), (Some(0), ""), "{said}");
-    let (old, restored) = (heads(&stage.data()), heads(&stage.path("restored")));
-    for chain in chains() {
-        assert_eq!((restored[&chain], restored[&chain].chain_seq), (old[&chain], 200));
+    assert_eq!(count(&stage, &key), 6);
+}
+
+#[test]
+fn a_group_that_was_to_be_written_again_and_cannot_be_read_is_kept_from_the_backup() {
+    let (stage, key, backed_up) = with_a_group_written_again();
+    for segment in segments(&stage).iter().filter(|segment| !backed_up.contains(segment)) {
+        let mut bytes = fs::read(segment).unwrap();
+        bytes[200..].fill(7);
+        fs::write(segment, bytes).unwrap();
     }
-    let store = EmbeddedStore::open(&stage.path("restored"), &Default::default()).unwrap();
-    assert!(chains().iter().all(|chain| verify(&store, *chain).broken.is_none()));
+    let old = stage.data().display().to_string();
+    let (code, said, error) = restore(&stage, &old, &["--accept-rollback"]);
+    assert_eq!(code, Some(0), "{said} {error}");
+    // Those of the backup, and the acceptance of what was lost behind it.
+    assert_eq!(count(&stage, &key), 4);
 }
 
 #[test]
