@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use clap::{Arg, ArgMatches, Command};
 use ipnet::IpNet;
+use sealog_cli::exit::Failure;
+use sealog_engine::{OpenOptions, Place};
 use sealog_server::config::{Config, LimitConfig};
 use sealog_server::tls::Tls;
 use sealog_service::Secret;
@@ -17,11 +19,9 @@ use sealog_service::mail::{Relay, Sender, Smtp};
 use sealog_service::verification::Schedule;
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::cli::exit::Failure;
 use crate::logging;
 use crate::plans;
 use crate::secret_files;
-use crate::store::{OpenOptions, Place};
 
 struct Setting {
     /// `a.b` in the file, `SEALOG_A_B` in the environment, `--a-b` as a flag.

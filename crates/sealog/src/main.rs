@@ -3,13 +3,11 @@
 mod accept_loss;
 mod admin;
 mod backup;
-mod cli;
 mod config;
-mod copy;
 mod demo;
 mod demo_mark;
-mod files;
 mod first_run;
+mod host;
 mod logging;
 mod migrate;
 mod ops_user;
@@ -18,19 +16,17 @@ mod otlp;
 mod plans;
 mod reference;
 mod reset;
-mod restoring_mark;
 mod secret_files;
 mod serve;
-mod store;
 mod supervisor;
 mod traces;
 
 use std::process::ExitCode;
 
-use clap::Command;
+use clap::{ArgMatches, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-use cli::exit::Failure;
+use sealog_cli::exit::Failure;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -48,25 +44,24 @@ fn hear_file_size_limit() {
 fn main() -> ExitCode {
     hear_file_size_limit();
     let matches = command().get_matches();
-    if let Some((name, matches)) = matches.subcommand()
-        && let Some(code) = cli::run(name, matches, command)
-    {
-        return code;
+    let (name, matches) = matches.subcommand().expect("clap asks for a subcommand");
+    let ended = host::run(name, matches, command)
+        .or_else(|| sealog_cli::run(name, matches))
+        .or_else(|| backup::run(name, matches))
+        .unwrap_or_else(|| run(name, matches));
+    ended.unwrap_or_else(|failure| failure.say())
+}
+
+fn run(name: &str, matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    match name {
+        "serve" => serve::run(matches, reference::program(command())),
+        "demo" => demo::run(matches, reference::program(command())),
+        "accept-loss" => accept_loss::run(matches),
+        "reset" => reset::run(matches),
+        "ops-user" => ops_user::run(matches),
+        "migrate" => migrate::run(matches),
+        _ => unreachable!("every command that is described runs"),
     }
-    let result: Result<ExitCode, Failure> = match matches.subcommand() {
-        Some(("serve", matches)) => serve::run(matches, reference::program(command())),
-        Some(("demo", matches)) => demo::run(matches, reference::program(command())),
-        Some(("copy", matches)) => copy::run(matches),
-        Some(("accept-loss", matches)) => accept_loss::run(matches),
-        Some(("reset", matches)) => reset::run(matches),
-        Some(("ops-user", matches)) => ops_user::run(matches),
-        Some(("backup", matches)) => backup::run(matches),
-        Some(("restore", matches)) => backup::restore(matches),
-        Some(("replicate", matches)) => backup::replicate(matches),
-        Some(("migrate", matches)) => migrate::run(matches),
-        _ => unreachable!("clap asks for a subcommand"),
-    };
-    result.unwrap_or_else(|failure| failure.say())
 }
 
 fn command() -> Command {
@@ -87,14 +82,12 @@ fn command() -> Command {
         ))
         .subcommand(demo::command())
         .subcommand(migrate::command())
-        .subcommand(copy::command())
         .subcommand(accept_loss::command())
         .subcommand(reset::command())
         .subcommand(ops_user::command())
-        .subcommand(backup::command())
-        .subcommand(backup::restore_command())
-        .subcommand(backup::replicate_command())
-        .subcommands(cli::commands())
+        .subcommands(backup::commands())
+        .subcommands(sealog_cli::commands())
+        .subcommands(host::commands())
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ use std::cmp::Ordering;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_cli::exit::{EXIT_CODES, Exit, Failure};
+use sealog_engine::Place;
 use sealog_store::postgres;
 use serde_json::json;
 
-use crate::cli::exit::{EXIT_CODES, Exit, Failure};
 use crate::config::{self, Settings};
-use crate::store::Place;
 
 pub(crate) fn command() -> Command {
     config::with_flags(

@@ -4,12 +4,12 @@
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_cli::exit::{EXIT_CODES, Failure};
+use sealog_cli::output::{self, Form};
 
 use crate::admin::client;
 use crate::admin::operations::{Answer, Request};
 use crate::admin::ops_user::{self, Added, Done, LISTED_MAX, Listed};
-use crate::cli::exit::{EXIT_CODES, Failure};
-use crate::cli::output::{self, Form};
 use crate::config;
 
 pub(crate) fn command() -> Command {

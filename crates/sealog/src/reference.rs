@@ -1,9 +1,9 @@
 //! What the program knows of its command line, for the pages at `/docs`.
 
 use clap::{Arg, ArgAction, Command};
+use sealog_cli::exit;
 use sealog_docs::{Argument, Program};
 
-use crate::cli::exit;
 use crate::config;
 
 /// All commands with their arguments, and all settings.

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_cli::exit::{EXIT_CODES, Failure};
 
 use crate::admin::client;
 use crate::admin::operations::{Answer, Request};
 use crate::admin::reset::{self, Made, Opens};
-use crate::cli::exit::{EXIT_CODES, Failure};
 use crate::config;
 
 pub(crate) fn command() -> Command {

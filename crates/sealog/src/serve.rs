@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sealog_cli::exit::Failure;
 use sealog_dashboard::ops::{Console, Instance, Room};
 use sealog_dashboard::{Dashboard, Pages};
 use sealog_docs::Program;
 use sealog_engine::Service;
+use sealog_engine::{Opened, Place};
 use sealog_server::config::Config;
 use sealog_server::tls::Tls;
 use sealog_server::{App, Server, background};
@@ -29,9 +31,7 @@ use tokio::sync::Notify;
 
 use crate::admin::host::Host;
 use crate::admin::socket::AdminSocket;
-use crate::cli::exit::Failure;
 use crate::config::Settings;
-use crate::store::{Opened, Place};
 use crate::supervisor::{Pulses, Supervisor};
 use crate::{config, demo_mark, first_run, logging, traces};
 
@@ -183,7 +183,7 @@ async fn open_store(settings: &Settings, world: &Arc<dyn World>) -> Result<Optio
     if settings.store == Place::Embedded {
         // Until it is open, a signal ends the process by itself. From here on it is listened to, before
         // anyone is told that the server listens.
-        let store = open()?;
+        let store = open().map_err(sealog_backup::unopened)?;
         return Ok(Some((store, stop()?)));
     }
     let (mut stop, mut retry) = (stop()?, Retry::new());
@@ -205,7 +205,7 @@ async fn open_store(settings: &Settings, world: &Arc<dyn World>) -> Result<Optio
                     return Ok(None);
                 }
             }
-            Err(unopened) => return Err(unopened.into()),
+            Err(unopened) => return Err(sealog_backup::unopened(unopened)),
         }
     }
 }

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sealog_cli::exit::{Exit, Failure};
+use sealog_engine::{Opened, Place};
 use sealog_service::system_chain::Wake;
 use sealog_store::world::{SystemWorld, World};
 
@@ -15,9 +17,7 @@ use super::host::Host;
 use super::operations::{Answer, Request, administer};
 use super::protocol::{ANSWER_BYTES_MAX, Address, Greeting, Reply, VERSION, distrusted, line, socket_path};
 use super::socket::{WORK_DEADLINE, lock_directory};
-use crate::cli::exit::{Exit, Failure};
 use crate::config::Settings;
-use crate::store::{Opened, Place};
 
 /// How long to wait for a server that is starting or stopping, or for another command.
 const BUSY_WAIT: Duration = Duration::from_secs(15);
@@ -189,7 +189,7 @@ fn administer_stopped(settings: &Settings, request: &Request) -> Result<Local, F
     let opened = match Opened::open(&settings.store, data_dir, settings.open_options(), Arc::clone(&world)) {
         Ok(opened) => opened,
         Err(unopened) if unopened.locked => return Ok(Local::Busy(unopened.to_string())),
-        Err(unopened) => return Err(unopened.into()),
+        Err(unopened) => return Err(sealog_backup::unopened(unopened)),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;

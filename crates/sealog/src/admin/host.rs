@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sealog_service::system_chain::Wake;
 use sealog_store::world::World;
 
-use crate::store::Opened;
+use sealog_engine::Opened;
 
 /// What commands work on: the store of the running server, or the stopped one that a command has opened.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use sealog_cli::exit::{Exit, Failure};
 use sealog_control::Control;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use sealog_service::admin::{Actor, AdminError};
@@ -11,7 +12,6 @@ use sealog_store::loss;
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
-use crate::cli::exit::{Exit, Failure};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -7,9 +7,9 @@
 
 use std::path::PathBuf;
 
+use sealog_backup::Taken;
 use sealog_service::copies;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::host::Host;
 
@@ -18,14 +18,6 @@ use super::host::Host;
 pub(crate) struct Request {
     /// Where the control data is copied to; nothing where the command has done that.
     pub copy_to: Option<PathBuf>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Taken {
-    pub moment: Value,
-    /// Projects that have events. A copy of the control data that does not know one, while the control data
-    /// does, is older than the moment.
-    pub projects: Vec<String>,
 }
 
 pub(crate) async fn take(host: &Host, request: Request) -> Result<Taken, String> {

@@ -1,10 +1,10 @@
 //! What administrative commands can ask for, and the one function that does it.
 
+use sealog_cli::exit::Failure;
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
 use super::{inspect, loss, moment, ops_user, reset};
-use crate::cli::exit::Failure;
 
 /// What an operator can ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub(crate) enum Answer {
     Reset(reset::Made),
     OpsUser(ops_user::Done),
     Inspect(inspect::State),
-    TakeMoment(moment::Taken),
+    TakeMoment(sealog_backup::Taken),
 }
 
 /// Does what a command asks. An error is a text for the operator, with the code that the command ends with.

@@ -1,5 +1,6 @@
 //! Accounts of operators: what the command asks for, what is done, and what came of it.
 
+use sealog_cli::exit::{Exit, Failure};
 use sealog_control::ListPage;
 use sealog_core::time::iso_ms;
 use sealog_service::Secret;
@@ -8,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::host::Host;
 use super::link_text;
-use crate::cli::exit::{Exit, Failure};
 
 /// Operators that one answer lists: it is one line.
 pub(crate) const LISTED_MAX: usize = 200;

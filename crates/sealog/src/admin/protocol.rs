@@ -15,10 +15,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use sealog_cli::exit::{Exit, Failure};
 use serde::{Deserialize, Serialize};
 
 use super::operations::Answer;
-use crate::cli::exit::{Exit, Failure};
 
 pub(super) const VERSION: u32 = 3;
 /// Longest request, and longest answer.

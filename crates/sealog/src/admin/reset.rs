@@ -1,5 +1,6 @@
 //! Making a link to a new password: what the command asks for, what is done, and what came of it.
 
+use sealog_cli::exit::{Exit, Failure};
 use sealog_core::time::iso_ms;
 use sealog_service::Secret;
 use sealog_service::people::{Failed, HostLink, make_reset_link};
@@ -7,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use super::host::Host;
 use super::link_text;
-use crate::cli::exit::{Exit, Failure};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

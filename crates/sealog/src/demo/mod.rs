@@ -18,16 +18,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use sealog_cli::exit;
 use sealog_docs::Program;
+use sealog_engine::Opened;
 use sealog_service::Secret;
 use sealog_store::world::{SystemWorld, World};
 use serde_json::json;
 
-use crate::cli::exit;
 use crate::config::Settings;
 use crate::demo_mark::{self, Found};
 use crate::first_run::Failure;
-use crate::store::Opened;
 use crate::{config, logging, serve};
 
 use people::SignIn;

@@ -9,7 +9,7 @@ use sealog_service::people::{self, Accounts, Failed, Token, Visitor};
 use sealog_service::system_chain::Wake;
 use sealog_store::world::World;
 
-use crate::store::Opened;
+use sealog_engine::Opened;
 
 /// One for each role.
 pub(super) const PEOPLE: [(&str, Role); 5] = [

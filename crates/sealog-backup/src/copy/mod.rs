@@ -1,0 +1,115 @@
+//! `sealog copy`: everything from one store into another, verified on the way.
+
+mod accounts;
+mod chains;
+pub(crate) mod follow;
+mod keys;
+pub(crate) mod trouble;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_cli::exit::{EXIT_CODES, Failure};
+use sealog_engine::{Opened, Place};
+use sealog_service::Secret;
+use serde_json::json;
+
+use self::accounts::{REPLACE_ACCOUNTS, check_accounts};
+use self::chains::{Copied, check_events, copy_events};
+use self::trouble::{Kind, Trouble};
+
+use crate::shared::unopened;
+
+pub fn command() -> Command {
+    let store = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("STORE").required(true).help(help)
+    };
+    Command::new("copy")
+        .about("Copies everything from one store into another")
+        .long_about(
+            "Copies everything from one store into another. A store is a data directory, or the postgres:// URL of a database.\n\n\
+             Events are copied as they were sealed, and each is verified against the one before it before it is written; at the end the heads of all chains are equal, \
+             so every hash is. Idempotency keys that still count go with their events, so a request that is sent again after the copy is answered as before. \
+             Accounts, keys, sessions and waiting mails are copied too.\n\n\
+             The target must be empty, or what an earlier copy of the same store has left: then it goes on from there. That is checked before anything is written: every chain of the target \
+             is the beginning of the source's, and nothing in its accounts is newer. Stop the servers of both stores first, \
+             or copy once while they run and once more, which is quick, when they are stopped.",
+        )
+        .arg(store("from", "The store to read"))
+        .arg(store("to", "The store to write"))
+        .arg(
+            Arg::new(REPLACE_ACCOUNTS)
+                .long(REPLACE_ACCOUNTS)
+                .action(ArgAction::SetTrue)
+                .help("Takes the source's accounts where both stores have accounts that differ and nothing shows which are newer"),
+        )
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines"))
+        .after_help(EXIT_CODES)
+}
+
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let given = |name: &str| matches.get_one::<String>(name).expect("clap asks for it").as_str();
+    let at = |name: &'static str| move |failure: Failure| prefixed(format!("--{name}"), &failure);
+    must_exist(given("from")).map_err(at("from"))?;
+    let from = open(given("from")).map_err(at("from"))?;
+    let to = open(given("to")).map_err(at("to"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let copied = runtime.block_on(copy(&from, &to, matches.get_flag(REPLACE_ACCOUNTS)));
+    from.close();
+    to.close();
+    let Copied { events, chains } = copied?;
+    if matches.get_flag("json") {
+        println!("{}", json!({ "events": events, "chains": chains }));
+    } else {
+        println!("copied {events} events; {chains} chains end with the same hash in both stores");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn is_url(text: &str) -> bool {
+    text.starts_with("postgres://") || text.starts_with("postgresql://")
+}
+
+/// To open a directory makes it a store; a misspelt source must not become one.
+fn must_exist(text: &str) -> Result<(), Failure> {
+    if is_url(text) || Path::new(text).join("FORMAT").is_file() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("there is no store in {text}")))
+}
+
+fn open(text: &str) -> Result<Opened, Failure> {
+    let place = if is_url(text) { Place::Postgres(Secret(text.to_owned())) } else { Place::Embedded };
+    Opened::open_unmarked(&place, Path::new(text)).map_err(unopened)
+}
+
+fn prefixed(place: impl std::fmt::Display, failure: &Failure) -> Failure {
+    Failure::new(failure.exit, format!("{place}: {}", failure.message))
+}
+
+/// Whoever mixes up the two stores must not lose one of them: both are checked before anything is written.
+async fn copy(from: &Opened, to: &Opened, replace_accounts: bool) -> Result<Copied, Trouble> {
+    let (source, target) = (from.control(), to.control());
+    let checked = async {
+        let goes_on = check_events(&*from.store(), &*to.store()).await?;
+        let (source, target) = (
+            source.export().await.map_err(Trouble::source)?,
+            target.export().await.map_err(Trouble::target)?,
+        );
+        check_accounts(&source, &target, goes_on || replace_accounts)?;
+        Ok::<_, Trouble>((source != target).then_some(source))
+    };
+    let unwritten =
+        |trouble: Trouble| Trouble::new(trouble.kind, format!("{}. Nothing was written", trouble.message));
+    let accounts = checked.await.map_err(unwritten)?;
+    if let Some(accounts) = accounts {
+        target.replace(accounts.clone()).await.map_err(Trouble::target)?;
+        if target.export().await.map_err(Trouble::target)? != accounts {
+            let problem = "the accounts in the target are not those of the source";
+            return Err(Trouble::new(Kind::Target, problem));
+        }
+    }
+    copy_events(&*from.store(), &*to.store()).await
+}

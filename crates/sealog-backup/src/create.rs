@@ -1,0 +1,182 @@
+//! `sealog backup create`.
+
+use std::collections::HashSet;
+use std::io::{IsTerminal, stdout};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_cli::exit::Failure;
+use sealog_engine as engine;
+use sealog_store::world::{SystemWorld, World};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::make::{Made, make};
+use super::manifest::{CONTROL, refuse_other_store};
+use super::moment::Moment;
+use super::place::{Keeper, Place};
+use super::progress::Progress;
+use super::shared::{EXIT_CODES, dir_argument, json_flag, quiet_flag};
+use super::source::{DataDir, Unread};
+use super::target::{IntoPlace, IntoStream, Pace};
+
+/// How often segments of test events may be dropped while they are copied.
+const TRIES: usize = 5;
+/// Behind everything that answers requests.
+const NICENESS: i32 = 19;
+
+pub(super) fn command() -> Command {
+    Command::new("create")
+        .about("Backs up the embedded store, while its server runs or is stopped")
+        .long_about(
+            "Backs up the embedded store of a data directory, while its server runs or is stopped.\n\n\
+             A backup is everything that was durable at one moment: the logs of live and test events, control data (tenants, keys, people, settings), and the secrets beside them. \
+             Whoever has it can read every event, so keep it as you keep the store.\n\n\
+             DIR keeps any number of backups of one store. They share the segments of the log, so a second backup copies only what has come since; a backup that is interrupted leaves the earlier ones as they were. \
+             With - in place of DIR, one whole backup is written to standard output as a tar stream, which `sealog restore --from -` reads; the control data is copied into the directory for temporary files (TMPDIR) first.\n\n\
+             Nothing is written to the disk of the store, so that one whose disk is full can be backed up.\n\n\
+             The command runs with the lowest priority, leaves the disk to the server half of the time, and rests longer while the processors are busy with other things; --fast does neither. Run it as the user of the server, or as root.",
+        )
+        .after_help(EXIT_CODES)
+        .arg(dir_argument("The directory of the backups, or - for a stream on standard output"))
+        .arg(Arg::new("fast").long("fast").action(ArgAction::SetTrue).help("Takes as much of the disk and the processors as there is"))
+        .arg(json_flag())
+        .arg(quiet_flag())
+}
+
+/// What a server or a stopped store says of a moment of which it has copied the control data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    pub moment: Value,
+    /// Projects that have events. A copy of the control data that does not know one, while the control data
+    /// does, is older than the moment.
+    pub projects: Vec<String>,
+}
+
+/// Takes a moment of the store, with a copy of its control data in this file.
+pub type Take<'a> = &'a dyn Fn(&Path) -> Result<Taken, Failure>;
+
+pub fn create(
+    matches: &ArgMatches,
+    store: &engine::Place,
+    data_dir: &Path,
+    take: Take<'_>,
+) -> Result<ExitCode, Failure> {
+    let store_of = Source { data_dir, take };
+    let to = matches.get_one::<String>("dir").expect("clap asks for it").as_str();
+    if *store != engine::Place::Embedded {
+        return Err(Failure::usage(
+            "this store is a database: back it up by its own tools, and note its heads with `sealog backup heads` (docs/operating.md)",
+        ));
+    }
+    let pace = Pace { gentle: !matches.get_flag("fast") };
+    if pace.gentle {
+        // Without it everything works as well, only less evenly.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
+    }
+    let is_quiet = matches.get_flag("quiet");
+    let progress = Progress::new("Copying", is_quiet);
+    let made = if to == "-" {
+        if stdout().is_terminal() {
+            let terminal = "standard output is a terminal; send the stream to a file or a program";
+            return Err(Failure::usage(terminal));
+        }
+        let mut target = IntoStream::begin(stdout().lock(), pace)?;
+        // A stream has no place for it.
+        let mut random = [0; 8];
+        SystemWorld.fill_random(&mut random);
+        let copy = std::env::temp_dir().join(format!("sealog-{:016x}.db", u64::from_le_bytes(random)));
+        let (source, moment) = store_of.take(&copy)?;
+        let made = make(&source, &moment, &mut target, &[], SystemWorld.now_ms(), &progress);
+        made.map_err(|unread| match unread {
+            Unread::Failed(problem) => problem,
+            Unread::Gone => "old test events were dropped while they were copied; try again".into(),
+        })?
+    } else {
+        let place = Place::create(Path::new(to), Keeper::Backups)?;
+        into_place(&store_of, &place, pace, &progress)?
+    };
+    progress.finish();
+    report(&made, to, matches.get_flag("json"), is_quiet);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn into_place(store: &Source<'_>, place: &Place, pace: Pace, progress: &Progress) -> Result<Made, Failure> {
+    let known = place.manifests()?;
+    for _ in 0..TRIES {
+        let (source, moment) = store.take(&place.unfinished_file())?;
+        refuse_other_store(&known, &moment.store_id).map_err(Failure::usage)?;
+        let mut target = IntoPlace { place, known: &known, pace };
+        match make(&source, &moment, &mut target, &known, SystemWorld.now_ms(), progress) {
+            Ok(made) => return Ok(made),
+            Err(Unread::Failed(problem)) => return Err(problem.into()),
+            // What was copied so far is in its place, and a new moment leaves out what was dropped.
+            Err(Unread::Gone) => {}
+        }
+    }
+    let gone = "segments disappear while they are copied; look whether the data directory is whole (sealog verify --data)";
+    Err(gone.to_owned().into())
+}
+
+/// The store that is backed up.
+struct Source<'a> {
+    data_dir: &'a Path,
+    take: Take<'a>,
+}
+
+impl Source<'_> {
+    /// A moment whose copy of the control data is at least as new as its events.
+    fn take(&self, copy: &Path) -> Result<(DataDir, Moment), Failure> {
+        let copy = std::path::absolute(copy).map_err(|error| Failure::of_path(copy, &error))?;
+        let source = DataDir::new(self.data_dir, copy.clone());
+        for _ in 0..TRIES {
+            let taken = (self.take)(&copy)?;
+            let known = projects(&copy)?;
+            let mut unknown = taken.projects.iter().filter(|project| !known.contains(*project)).peekable();
+            // A project that nobody knows is no reason to copy again.
+            let is_older = unknown.peek().is_some() && {
+                let now = projects(&self.data_dir.join(CONTROL))?;
+                unknown.any(|project| now.contains(project))
+            };
+            if !is_older {
+                let moment = serde_json::from_value(taken.moment);
+                return Ok((
+                    source,
+                    moment.map_err(|error| format!("{error}; use the program of the server"))?,
+                ));
+            }
+        }
+        Err("projects are made faster than the control data can be copied; try again".to_owned().into())
+    }
+}
+
+fn projects(control: &Path) -> Result<HashSet<String>, String> {
+    let known = sealog_control::projects_of_copy(control).map_err(|error| error.to_string())?;
+    Ok(known.iter().map(ToString::to_string).collect())
+}
+
+fn report(made: &Made, to: &str, as_json: bool, is_quiet: bool) {
+    let Made { manifest, copied_segments, copied_bytes, shared_segments } = made;
+    if !is_quiet {
+        for fault in &manifest.faults {
+            eprintln!("sealog: the store is damaged, and so is this backup: {fault}");
+        }
+    }
+    // The stream has standard output for itself.
+    let say = |text: String| if to == "-" { eprintln!("{text}") } else { println!("{text}") };
+    if as_json {
+        say(json!({
+            "id": manifest.id, "made_at": manifest.made_at, "dir": to, "chains": manifest.heads.len(), "events": manifest.events(),
+            "bytes": manifest.bytes(), "copied_bytes": copied_bytes, "copied_segments": copied_segments, "shared_segments": shared_segments,
+            "faults": manifest.faults,
+        }).to_string());
+    } else if to != "-" || !is_quiet {
+        say(format!(
+            "backup {}: {} events in {} chains; {copied_segments} segments copied ({copied_bytes} bytes), {shared_segments} shared with earlier backups",
+            manifest.id,
+            manifest.events(),
+            manifest.heads.len()
+        ));
+    }
+}

@@ -1,0 +1,279 @@
+//! `sealog replicate`: keeps a verified copy of a store on another machine.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use sealog_cli::exit::{EXIT_CODES, Exit, Failure};
+use sealog_cli::files::write_new;
+use sealog_client::{Client, Retries, Settings};
+use sealog_core::time::iso_ms;
+use sealog_store::world::{SystemWorld, World};
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use super::copied::{Copied, OfDatabase, OfServer, Standing};
+use super::place::{Keeper, Place};
+use super::remote::Remote;
+use super::replica::{Replica, Round};
+use super::shared::quiet_flag;
+use super::stopped::Stopped;
+use crate::copy::is_url;
+
+/// From the beginning of a look to that of the next one. What it costs the server is bounded without a rest:
+/// it has one request of this command at a time, for a few megabytes at most, and none while these are
+/// verified and written.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// The shortest and the longest pause after a failure.
+const RETRY_MIN: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(10);
+/// How often it is said how far the copy is.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+
+pub fn command() -> Command {
+    Command::new("replicate")
+        .about("Keeps a verified copy of a store in use on another machine")
+        .long_about(
+            "Keeps a verified copy of a store in use on another machine, about a second behind. Every event is verified against the one before it before it is written.\n\n\
+             Of a server with the embedded store (--from https://…) the copy is a directory of backups with one backup, which `sealog backup verify` checks and `sealog restore` makes a data directory of. \
+             The server needs `replication.enabled` and an operator's token; this command takes the token from SEALOG_OPERATOR_TOKEN or --token-file.\n\n\
+             Of a database (--from postgres://…) the copy is a data directory of the embedded store, which `sealog verify --data` checks, `sealog copy` makes a database of, and a server can be started on when this command \
+             is stopped. A URL with a password is better kept in a file (--from-file), since everybody on the machine can read a command line.\n\n\
+             The copy holds everything that the store does, secrets included: keep it as you keep the store.\n\n\
+             It goes on until it is stopped, also when the server or the database is away for a while, and can be killed at any moment: the next run goes on from where the copy is. It stops by itself when it must not go on: a \
+             chain does not verify, or there are fewer events than in the copy, which it says. The copy is then left as it was.",
+        )
+        .after_help(EXIT_CODES)
+        .arg(Arg::new("from").long("from").value_name("URL").required_unless_present("from-file").help("Address of the server, such as https://log.example.org, or postgres:// URL of the database"))
+        .arg(Arg::new("from-file").long("from-file").value_name("FILE").conflicts_with("from").help("A file with the URL of the database"))
+        .arg(Arg::new("to").long("to").value_name("DIR").required(true).help("The directory of the copy"))
+        .arg(Arg::new("token-file").long("token-file").value_name("FILE").help("Of a server: a file with the operator's token [default: SEALOG_OPERATOR_TOKEN]"))
+        .arg(Arg::new("status").long("status").value_name("FILE").help("Writes how far the copy is to this file, as JSON, after each look"))
+        .arg(Arg::new("once").long("once").action(ArgAction::SetTrue).help("Copies what there is, and ends"))
+        .arg(Arg::new("timeout").long("timeout").value_name("SECONDS").default_value("60").value_parser(value_parser!(u64).range(1..=3600)).help("Of a server: how long an answer may take"))
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Prints how far the copy is as a line of JSON, at first and every ten seconds"),
+        )
+        .arg(quiet_flag())
+}
+
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    follow(matches).map(|()| ExitCode::SUCCESS)
+}
+
+fn follow(matches: &ArgMatches) -> Result<(), Failure> {
+    let given = |name: &str| matches.get_one::<String>(name).map(String::as_str);
+    let url = url(given("from"), given("from-file"))?;
+    let dir = Path::new(given("to").expect("clap asks for it"));
+    let mut copy: Box<dyn Copied> = if is_url(&url) {
+        for name in ["token-file", "timeout"] {
+            if matches.value_source(name) == Some(ValueSource::CommandLine) {
+                return Err(Failure::usage(format!("--{name} is for a server, and --from names a database")));
+            }
+        }
+        Box::new(OfDatabase::new(url, dir)?)
+    } else {
+        let key = Some(token(given("token-file"))?);
+        let timeout = Duration::from_secs(*matches.get_one("timeout").expect("has a default"));
+        // What fails is tried again here, where it can be said.
+        let retries = Retries { most: 0, ..Retries::default() };
+        let client = Client::new(Settings { url, key, timeout, retries })
+            .map_err(|why| Failure::usage(format!("--from: {why}")))?;
+        let place = Place::create(dir, Keeper::Replica)?;
+        Box::new(OfServer { remote: Remote::new(client)?, replica: Replica::open(place)? })
+    };
+    let (is_once, is_quiet) = (matches.get_flag("once"), matches.get_flag("quiet"));
+    let mut teller = Teller {
+        status: given("status").map(PathBuf::from),
+        is_json: matches.get_flag("json"),
+        is_quiet,
+        said: None,
+        untold: Report::default(),
+    };
+    let (mut failures, mut looked) = (0u32, None);
+    loop {
+        let begun = Instant::now();
+        match copy.look() {
+            Ok(round) => {
+                failures = 0;
+                teller.tell(&copy.standing(), &Report::of(&round, begun, looked))?;
+                if is_once {
+                    return Ok(());
+                }
+                looked = Some(begun);
+                std::thread::sleep(rest_after(begun.elapsed()));
+            }
+            Err(Stopped::Away(problem)) if !is_once => {
+                let wait = RETRY_MIN.saturating_mul(1 << failures.min(5)).min(RETRY_MAX);
+                failures += 1;
+                if !is_quiet {
+                    eprintln!("sealog: {problem}; trying again in {} s", wait.as_secs());
+                }
+                std::thread::sleep(wait);
+            }
+            Err(stopped) => return Err(stopped.into()),
+        }
+    }
+}
+
+/// A look that took longer than looks are apart has left the copy behind: the next one follows at once.
+fn rest_after(look: Duration) -> Duration {
+    LOOK_EVERY.saturating_sub(look)
+}
+
+fn url(given: Option<&str>, file: Option<&str>) -> Result<String, Failure> {
+    let Some(file) = file else { return Ok(given.expect("clap asks for one of them").to_owned()) };
+    let text =
+        fs::read_to_string(file).map_err(|error| Failure::usage(format!("--from-file: {file}: {error}")))?;
+    let url = text.trim();
+    if is_url(url) {
+        return Ok(url.to_owned());
+    }
+    Err(Failure::usage(format!("--from-file: {file} has no postgres:// URL")))
+}
+
+/// Never on the command line, where everybody on the machine can read it.
+fn token(file: Option<&str>) -> Result<Zeroizing<String>, Failure> {
+    let text = match file {
+        Some(file) => fs::read_to_string(file)
+            .map_err(|error| Failure::usage(format!("--token-file: {file}: {error}")))?,
+        None => std::env::var("SEALOG_OPERATOR_TOKEN").map_err(|_| {
+            Failure::new(
+                Exit::Authentication,
+                "the operator's token is needed: set SEALOG_OPERATOR_TOKEN, or name a file with --token-file",
+            )
+        })?,
+    };
+    Ok(Zeroizing::new(text.trim().to_owned()))
+}
+
+/// What looks have brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Report {
+    copied_bytes: u64,
+    new_events: u64,
+    /// The longest that an event can have been in the store before it was in the copy.
+    behind: Duration,
+    /// How long ago the last look began: what was durable then is in the copy.
+    age: Duration,
+}
+
+impl Report {
+    /// Of a look that ends now. What it brought may have come as soon as the one before, if there was one,
+    /// had begun; without anything new the copy was as good as the store.
+    fn of(round: &Round, begun: Instant, before: Option<Instant>) -> Report {
+        let age = begun.elapsed();
+        let behind = match before {
+            Some(before) if round.events > 0 => before.elapsed(),
+            _ => age,
+        };
+        Report { copied_bytes: round.copied_bytes, new_events: round.events, behind, age }
+    }
+
+    fn and(self, next: &Report) -> Report {
+        Report {
+            copied_bytes: self.copied_bytes + next.copied_bytes,
+            new_events: self.new_events + next.new_events,
+            behind: self.behind.max(next.behind),
+            age: next.age,
+        }
+    }
+
+    fn json(&self, copy: &Standing) -> Value {
+        let (now, age_ms) = (SystemWorld.now_ms(), ms(self.age));
+        let mut report = json!({
+            "at": iso_ms(now), "as_of": iso_ms(now.saturating_sub(age_ms)), "events": copy.events, "chains": copy.chains,
+            "behind_ms": ms(self.behind), "new_events": self.new_events,
+        });
+        if let Some(backup) = &copy.backup {
+            report["backup"] = json!(backup.id);
+            report["head"] = json!(backup.commits);
+            report["copied_bytes"] = json!(self.copied_bytes);
+        }
+        report
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Says how far the copy is: to a file after each look, to people and programs now and then.
+struct Teller {
+    status: Option<PathBuf>,
+    is_json: bool,
+    is_quiet: bool,
+    said: Option<Instant>,
+    /// Since it was said last.
+    untold: Report,
+}
+
+impl Teller {
+    fn tell(&mut self, copy: &Standing, report: &Report) -> Result<(), Failure> {
+        if let Some(path) = &self.status {
+            write_new(path, format!("{}\n", report.json(copy)).as_bytes())
+                .map_err(|error| Failure::usage(format!("--status: {}: {error}", path.display())))?;
+        }
+        self.untold = self.untold.and(report);
+        if self.said.is_some_and(|said| said.elapsed() < SAY_EVERY) {
+            return Ok(());
+        }
+        let told = std::mem::take(&mut self.untold);
+        if self.is_json {
+            let mut out = std::io::stdout();
+            writeln!(out, "{}", told.json(copy)).and_then(|()| out.flush())?;
+        } else if !self.is_quiet {
+            let name = copy.backup.as_ref().map(|backup| format!(" {}", backup.id)).unwrap_or_default();
+            let behind = ms(told.behind);
+            eprintln!(
+                "copy{name}: {} events in {} chains, up to {behind} ms behind",
+                copy.events, copy.chains
+            );
+        }
+        self.said = Some(Instant::now());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_that_is_behind_does_not_rest() {
+        assert_eq!(rest_after(Duration::ZERO), LOOK_EVERY);
+        assert_eq!(rest_after(LOOK_EVERY / 5), LOOK_EVERY * 4 / 5);
+        assert_eq!(rest_after(LOOK_EVERY), Duration::ZERO);
+        assert_eq!(rest_after(LOOK_EVERY * 3), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_a_look_brings_is_as_far_behind_as_the_look_before_it_began() {
+        let now = Instant::now();
+        let (before, begun) = (now - Duration::from_secs(5), now - Duration::from_secs(2));
+        let some = Round { copied_bytes: 700, events: 7 };
+        let behind = |round: &Round, before| Report::of(round, begun, before).behind.as_secs();
+        assert_eq!(behind(&some, Some(before)), 5);
+        assert_eq!(behind(&some, None), 2);
+        assert_eq!(behind(&Round::default(), Some(before)), 2);
+        assert_eq!(Report::of(&some, begun, Some(before)).age.as_secs(), 2);
+    }
+
+    #[test]
+    fn what_is_said_now_and_then_adds_up_all_looks_and_has_the_longest_lag() {
+        let report = |n: u64, seconds| Report {
+            copied_bytes: n,
+            new_events: n,
+            behind: Duration::from_secs(seconds),
+            age: Duration::from_secs(n),
+        };
+        assert_eq!(report(1, 9).and(&report(2, 3)), Report { age: Duration::from_secs(2), ..report(3, 9) });
+    }
+}

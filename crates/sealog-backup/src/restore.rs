@@ -1,0 +1,532 @@
+//! `sealog restore`: makes a data directory of a backup.
+//!
+//! ```text
+//! t0  the backup is verified; a head that it ends behind is known, or not
+//! t1  RESTORING stands in the target: no server opens it from here on, and a restore that is run again
+//!     begins anew
+//! t2  segments, control data and secrets are there and synced, with the high-water mark of the backup
+//! t3  the store was opened once: its heads are those of the backup, indexes are built, losses accepted,
+//!     records added
+//! t4  RESTORING is removed
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read, Write, stdin};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_cli::exit::{Exit, Failure};
+use sealog_cli::files::{create_file, make_dir, sync_dir, write_new};
+use sealog_control::{Control, names_of_copy, projects_of_copy};
+use sealog_core::chain::Head;
+use sealog_core::id::{ChainId, Mode};
+use sealog_engine::restoring_mark;
+use sealog_service::verification::queue_baseline;
+use sealog_store::Store;
+use sealog_store::embedded::backup::{CopyEnd, segment_file_name, write_mark};
+use sealog_store::embedded::disk::{Disk, RealDisk};
+use sealog_store::embedded::{EmbeddedStore, Options};
+use sealog_store::world::{SystemWorld, World};
+use serde::Serialize;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::check::{Checked, check};
+use super::hex::hex;
+use super::manifest::{CONTROL, EMBEDDED, LogText, Manifest, SegmentText, dropped_name};
+use super::place::Place;
+use super::progress::Progress;
+use super::record::{Restored, add_records};
+use super::restore_target::{OLD_MARKS, abandon, changed, prepare};
+use super::rollback::{Behind, Known};
+use super::rollback_flags::{known_to, rollback_args};
+use super::shared::{EXIT_CODES, json_flag, quiet_flag};
+use super::tail::{OLD_CONTROL, Tail};
+use super::verify::select;
+use super::{restore_check, tar};
+
+/// Where a stream is unpacked.
+const SPOOL: &str = "restore.tmp";
+/// Heads that are shown of those that a restore would end behind.
+const SHOWN_MAX: usize = 20;
+
+pub fn command() -> Command {
+    Command::new("restore")
+        .about("Makes a data directory of a backup")
+        .long_about(
+            "Makes a data directory of a backup.\n\n\
+             The backup is verified first: a damaged or incomplete one is refused, and so is a target that is not empty. A restore must not take events back in silence, so it is also refused \
+             when the backup is missing an event that was acknowledged, as a newer backup in the same directory says, a receipt (--receipt), or an old data directory: its log and its high-water mark \
+             (--old-data), or a mark that is left in the target. --accept-rollback restores it all the same; the lost events are then named in each chain (sealog.loss_accepted), and \
+             every restore is recorded in the system chains of all tenants (sealog.store_restored) when the server is next started.\n\n\
+             If the log of the old data directory is still there, --recover-tail takes over the events that it has behind the end of the backup, with their idempotency keys, and the control data beside it. \
+             Every event is verified first, and at the first fault the tail ends.\n\n\
+             A restore that was interrupted is run again, and begins anew.",
+        )
+        .after_help(EXIT_CODES)
+        .subcommand_negates_reqs(true)
+        .args_conflicts_with_subcommands(true)
+        .arg(Arg::new("from").long("from").value_name("DIR|-").required(true).help("The directory of the backups, or - for a stream on standard input"))
+        .arg(Arg::new("to").long("to").value_name("DATA").required(true).help("The data directory to make; new, or empty"))
+        .arg(Arg::new("backup").long("backup").value_name("ID").help("Another backup than the newest, as `sealog backup list` names it"))
+        .arg(Arg::new("accept-damage").long("accept-damage").action(ArgAction::SetTrue).help("Restores a backup although chains in it are broken: of a store that was damaged when it was made. Files must be as the manifest says"))
+        .arg(Arg::new("allow-unsafe-storage").long("allow-unsafe-storage").action(ArgAction::SetTrue).help("Restores onto a file system that cannot keep events safe, for tests"))
+        .args(rollback_args())
+        .arg(Arg::new("recover-tail").long("recover-tail").action(ArgAction::SetTrue).requires("old-data").help("Takes over what the log of --old-data has behind the end of the backup, after every event in it was verified, with the control data that stands beside it"))
+        .arg(json_flag())
+        .arg(quiet_flag())
+        .subcommand(restore_check::command())
+}
+
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let given = |name: &str| matches.get_one::<String>(name).map(String::as_str);
+    let (from, to) =
+        (given("from").expect("clap asks for it"), Path::new(given("to").expect("clap asks for it")));
+    let mut known = Known::default();
+    known_to(matches, &mut known)?;
+    let recover_from = recover_from(matches)?;
+    let _alone = prepare(to, &mut known)?;
+    let spool = to.join(SPOOL);
+    let place = if from == "-" {
+        make_dir(&spool).map_err(|error| Failure::of_path(&spool, &error))?;
+        tar::unpack(stdin().lock(), &spool).map_err(|failure| abandon(to, failure))?;
+        // A stream that ends well and has none of this is no backup.
+        Place::open(&spool)
+            .map_err(|Failure { message, .. }| abandon(to, Failure::new(Exit::Broken, message)))?
+    } else {
+        Place::open(Path::new(from)).map_err(|failure| abandon(to, failure))?
+    };
+    let restore = Restore {
+        place,
+        to: to.to_owned(),
+        accept_rollback: matches.get_flag("accept-rollback"),
+        accept_damage: matches.get_flag("accept-damage"),
+        recover_from,
+        reason: given("reason").map(str::to_owned),
+        allow_unsafe_storage: matches.get_flag("allow-unsafe-storage"),
+        is_quiet: matches.get_flag("quiet"),
+    };
+    let done = match restore.run(given("backup"), &mut known) {
+        Ok(done) => done,
+        Err(Refused { failure, is_begun: true }) => return Err(failure),
+        // Nothing was restored yet, so the target is as it was found.
+        Err(Refused { failure, is_begun: false }) => return Err(abandon(to, failure)),
+    };
+    let Done { manifest, events, lost, recovered } = done;
+    if matches.get_flag("json") {
+        let lost: Vec<String> = lost.iter().map(Behind::say).collect();
+        println!(
+            "{}",
+            json!({ "id": manifest.id, "made_at": manifest.made_at, "data_dir": to, "events": events, "chains": manifest.heads.len(), "rolled_back": lost, "not_known": known.not_known(), "recovered": recovered })
+        );
+    } else {
+        for behind in &lost {
+            println!("accepted: {}", behind.say());
+        }
+        if let Some(recovered) = &recovered {
+            recovered.say();
+        }
+        let ends = if recovered.is_some() {
+            "and behind it what the old log has"
+        } else {
+            "all heads as in the backup"
+        };
+        println!(
+            "restored backup {} of {}: {events} events in {} chains, {ends}",
+            manifest.id,
+            manifest.made_at,
+            manifest.heads.len()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The old data directory whose tail is to be taken over.
+fn recover_from(matches: &ArgMatches) -> Result<Option<PathBuf>, Failure> {
+    if !matches.get_flag("recover-tail") {
+        return Ok(None);
+    }
+    let old: Vec<&String> = matches.get_many("old-data").into_iter().flatten().collect();
+    match old[..] {
+        [old] => Ok(Some(PathBuf::from(old))),
+        _ => Err(Failure::usage(
+            "--recover-tail takes over the log of one data directory: give --old-data once",
+        )),
+    }
+}
+
+struct Restore {
+    place: Place,
+    to: PathBuf,
+    recover_from: Option<PathBuf>,
+    accept_rollback: bool,
+    accept_damage: bool,
+    reason: Option<String>,
+    allow_unsafe_storage: bool,
+    is_quiet: bool,
+}
+
+struct Done {
+    manifest: Manifest,
+    events: u64,
+    lost: Vec<Behind>,
+    recovered: Option<Recovered>,
+}
+
+/// What came from the old data directory.
+#[derive(Debug, Serialize)]
+struct Recovered {
+    events: u64,
+    /// Of the old control data, that the backup does not have.
+    only_there: Vec<String>,
+    /// Whether the control data is the old one.
+    has_control_data: bool,
+}
+
+impl Recovered {
+    fn say(&self) {
+        let from = if self.has_control_data { " and the control data" } else { "" };
+        println!("recovered: {} events{from} of the old data directory", self.events);
+        for only in &self.only_there {
+            println!("recovered: {only}, which the backup does not have");
+        }
+    }
+}
+
+/// What the restored store has to come to.
+struct Reached<'a> {
+    heads: BTreeMap<ChainId, Head>,
+    lost: &'a [Behind],
+    recovered: Option<&'a Recovered>,
+}
+
+struct Refused {
+    failure: Failure,
+    /// Files were written.
+    is_begun: bool,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Refused {
+        Refused { failure, is_begun: false }
+    }
+}
+
+impl From<String> for Refused {
+    fn from(problem: String) -> Refused {
+        Failure::from(problem).into()
+    }
+}
+
+impl Restore {
+    fn run(&self, id: Option<&str>, known: &mut Known) -> Result<Done, Refused> {
+        let manifest = select(&self.place, id)?;
+        if manifest.store.kind != EMBEDDED {
+            return Err(Failure::usage(format!("backup {} has the heads of a database and no events; restore the database by its own tools, then run `sealog restore check`", manifest.id)).into());
+        }
+        let unread = known.add_newer(&self.place, &manifest)?;
+        self.refuse_unread(&manifest, &unread)?;
+        let progress = Progress::new("Verifying", self.is_quiet);
+        let checked = check(&self.place, &manifest, &known.wanted(), &progress)?;
+        progress.finish();
+        self.refuse_damage(&manifest, &checked)?;
+        let tail = self.recover_from.as_ref();
+        let tail = tail.map(|old| Tail::read(old, &self.place, &manifest, &checked, &known.wanted()));
+        let tail = tail.transpose()?;
+        let (mut heads, mut found, mut events) = (manifest.heads()?, checked.found, checked.events);
+        if let Some(tail) = &tail {
+            tail.ended.iter().for_each(|why| {
+                known.add_not_known(format!("the old log could not be taken over whole: {why}"))
+            });
+            (heads, found, events) = (tail.heads.clone(), tail.found.clone(), events + tail.events);
+        }
+        let lost = known.behind(&heads, &found, &checked.dropped);
+        self.refuse_rollback(&manifest, &lost)?;
+        let recovered = tail.as_ref().map(|tail| self.recover_control(&manifest, tail)).transpose()?;
+        let begun = |failure: Failure| Refused { failure, is_begun: true };
+        self.copy(&manifest, tail.as_ref(), recovered.as_ref()).map_err(begun)?;
+        let reached = Reached { heads, lost: &lost, recovered: recovered.as_ref() };
+        self.finish(&manifest, tail.as_ref(), &reached).map_err(Failure::from).map_err(begun)?;
+        Ok(Done { manifest, events, lost, recovered })
+    }
+
+    fn refuse_damage(&self, manifest: &Manifest, checked: &Checked) -> Result<(), Refused> {
+        // Files that differ from the manifest are never restored; a store that was damaged when it was backed
+        // up may be.
+        let is_accepted = self.accept_damage && checked.changed.is_empty();
+        if checked.is_whole() || is_accepted {
+            return Ok(());
+        }
+        let mut problem = format!("backup {} is not whole; nothing was restored", manifest.id);
+        for wrong in checked.changed.iter().chain(&checked.damaged) {
+            problem += &format!("\n  {wrong}");
+        }
+        for broken in checked.broken.iter().take(SHOWN_MAX) {
+            problem +=
+                &format!("\n  chain {} is broken at {}: {}", broken.chain, broken.chain_seq, broken.why);
+        }
+        problem += if checked.changed.is_empty() {
+            "\nThe store was damaged when this backup was made. Choose an earlier one (--backup), or restore it as it was with --accept-damage"
+        } else {
+            "\nChoose another backup (--backup), or bring the files back from another copy of the directory"
+        };
+        Err(Failure::new(Exit::Broken, problem).into())
+    }
+
+    /// A newer backup that cannot be read may have had events that this one has not.
+    fn refuse_unread(&self, manifest: &Manifest, unread: &[String]) -> Result<(), Refused> {
+        if unread.is_empty() || self.accept_rollback {
+            return Ok(());
+        }
+        let mut problem =
+            format!("what was backed up after backup {} is not known; nothing was restored", manifest.id);
+        for newer in unread {
+            problem += &format!("\n  {newer}");
+        }
+        problem += "\nBring the manifests back from another copy of the directory. If there is none, --accept-rollback goes on without what they knew";
+        Err(problem.into())
+    }
+
+    fn refuse_rollback(&self, manifest: &Manifest, lost: &[Behind]) -> Result<(), Refused> {
+        if lost.is_empty() || self.accept_rollback {
+            return Ok(());
+        }
+        let mut problem = format!(
+            "backup {} of {} is missing events that were acknowledged; nothing was restored",
+            manifest.id, manifest.made_at
+        );
+        for behind in lost.iter().take(SHOWN_MAX) {
+            problem += &format!("\n  {}", behind.say());
+        }
+        if lost.len() > SHOWN_MAX {
+            problem += &format!("\n  and {} more", lost.len() - SHOWN_MAX);
+        }
+        if self.recover_from.is_none() {
+            problem += "\nIf the old data directory still has its log, --recover-tail with --old-data takes these events over.";
+        }
+        problem += "\nLook for a newer backup or another copy of the events. If they are lost for good, --accept-rollback goes on without them, and says so in the chains";
+        Err(problem.into())
+    }
+
+    /// Brings the old control data into the target: keys and projects that were made after the backup are
+    /// only there, and the tail has their events.
+    fn recover_control(&self, manifest: &Manifest, tail: &Tail) -> Result<Recovered, Refused> {
+        let copied = tail.copy_control(&self.to, &self.to.join(CONTROL));
+        let backed_up = manifest.file(CONTROL).map(|file| self.place.file_path(&file.sha256));
+        let in_backup = backed_up.map_or_else(|| Ok(BTreeSet::new()), |path| names_of_copy(&path));
+        let in_backup = in_backup.map_err(|error| error.to_string())?;
+        match copied {
+            Ok(()) => {
+                let names = names_of_copy(&self.to.join(CONTROL)).map_err(|error| error.to_string())?;
+                let only_there = names.difference(&in_backup).cloned().collect();
+                Ok(Recovered { events: tail.events, only_there, has_control_data: true })
+            }
+            Err(_) if self.accept_rollback => {
+                Ok(Recovered { events: tail.events, only_there: Vec::new(), has_control_data: false })
+            }
+            Err(error) => {
+                let mut problem = format!(
+                    "the old control data cannot be read: {error}; nothing was restored. Projects, keys and people that came after the backup are only there"
+                );
+                let unnamed = tail.heads.keys().map(|chain| format!("project {}", chain.project_id));
+                let unnamed: BTreeSet<String> = unnamed
+                    .filter(|project| !in_backup.iter().any(|known| known.starts_with(project)))
+                    .collect();
+                for project in unnamed.iter().take(SHOWN_MAX) {
+                    problem +=
+                        &format!("\n  {project} has events in the old log, and the backup does not know it");
+                }
+                problem += "\n--accept-rollback goes on with the control data of the backup";
+                Err(problem.into())
+            }
+        }
+    }
+
+    /// Everything but what follows from opening it.
+    fn copy(
+        &self,
+        manifest: &Manifest,
+        tail: Option<&Tail>,
+        recovered: Option<&Recovered>,
+    ) -> Result<(), Failure> {
+        let failed = |error: io::Error| Failure::from(format!("{}: {error}", self.to.display()));
+        let progress = Progress::new("Restoring", self.is_quiet);
+        progress.begin(manifest.bytes());
+        for log in &manifest.logs {
+            make_dir(&self.to.join(&log.mode)).map_err(failed)?;
+            for segment in &log.segments {
+                let bytes = tail.map_or(Some(segment.bytes), |tail| {
+                    tail.bytes_of(&log.mode, segment.number, segment.bytes)
+                });
+                if let Some(bytes) = bytes {
+                    self.copy_segment(log, segment, bytes)?;
+                }
+                progress.add(segment.bytes);
+            }
+        }
+        for (mode, tail) in Mode::ALL.into_iter().filter_map(|mode| Some((mode, tail?))) {
+            let dir = self.to.join(mode.as_str());
+            tail.write(mode, &dir)?;
+            if let Some(dropped) = tail.dropped(mode) {
+                write_new(&dir.join("dropped"), &dropped).map_err(failed)?;
+            }
+        }
+        let is_there = |name: &str| {
+            let is_control = name == CONTROL && recovered.is_some_and(|recovered| recovered.has_control_data);
+            is_control
+                || Mode::ALL
+                    .iter()
+                    .any(|mode| name == dropped_name(mode.as_str()) && self.to.join(name).exists())
+        };
+        for file in manifest.files.iter().filter(|file| !is_there(&file.name)) {
+            let content = fs::read(self.place.file_path(&file.sha256)).map_err(failed)?;
+            check_digest(&file.name, &content, &file.sha256)?;
+            write_new(&self.to.join(&file.name), &content).map_err(failed)?;
+            progress.add(file.bytes);
+        }
+        write_new(&self.to.join("FORMAT"), format!("{}\n", manifest.store.format).as_bytes())
+            .map_err(failed)?;
+        for log in &manifest.logs {
+            sync_dir(&self.to.join(&log.mode)).map_err(failed)?;
+        }
+        sync_dir(&self.to).map_err(failed)?;
+        progress.finish();
+        Ok(())
+    }
+
+    /// `kept`: how much of it counts.
+    fn copy_segment(&self, log: &LogText, segment: &SegmentText, kept: u64) -> Result<(), Failure> {
+        let from = self.place.segment_path(&log.mode, segment.number, &segment.salt);
+        let to = self.to.join(&log.mode).join(segment_file_name(segment.number));
+        // It was verified, and may have been changed since: what is written is what was verified.
+        let copied = || {
+            let (mut hasher, mut out) = (Sha256::new(), create_file(&to)?);
+            let mut source = File::open(&from)?.take(segment.bytes);
+            let (mut piece, mut bytes) = (vec![0; 1 << 20], 0);
+            loop {
+                let count = source.read(&mut piece)?;
+                if count == 0 {
+                    break;
+                }
+                hasher.update(&piece[..count]);
+                out.write_all(&piece[..count])?;
+                bytes += count as u64;
+            }
+            out.set_len(kept)?;
+            out.sync_all()?;
+            Ok::<_, io::Error>(bytes == segment.bytes && hex(&hasher.finalize()) == segment.sha256)
+        };
+        match copied() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(changed(&from.display())),
+            Err(error) => Err(format!("{}: {error}", to.display()).into()),
+        }
+    }
+
+    /// Opens the store once, holds it against the manifest, accepts what is lost and adds the records.
+    fn finish(&self, manifest: &Manifest, tail: Option<&Tail>, reached: &Reached<'_>) -> Result<(), String> {
+        let Reached { heads, lost, .. } = reached;
+        let projects = projects_of_copy(&self.to.join(CONTROL)).map_err(|error| error.to_string())?;
+        // A chain of a project that the control data does not know would be made by its own acceptance, and
+        // nobody could read it. Of several in one chain the furthest counts, which comes last.
+        let accepted: BTreeMap<ChainId, Head> = lost
+            .iter()
+            .filter_map(|behind| Some((behind.chain?, behind.known)))
+            .filter(|(chain, _)| projects.contains(&chain.project_id))
+            .collect();
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        for log in &manifest.logs {
+            let mode = super::head_text::mode(&log.mode).ok_or("an unknown log")?;
+            let backed_up = log.segments.last().map(|last| (log.commit, last.number, last.bytes));
+            let end = tail.and_then(|tail| tail.end(mode)).or(backed_up);
+            let Some((commit, segment, offset)) = end else { continue };
+            let end = CopyEnd { commit, segment, offset, unproven_to: log.unproven_to };
+            let of_log = |(chain, _): &(&ChainId, &Head)| chain.mode.as_str() == log.mode;
+            let mut marked: BTreeMap<ChainId, Head> =
+                heads.iter().filter(of_log).map(|(chain, head)| (*chain, *head)).collect();
+            for known in [&manifest.lost()?, &accepted] {
+                marked.extend(known.iter().filter(of_log));
+            }
+            let dir = self.to.join(&log.mode);
+            write_mark(&disk, &dir, mode, end, &marked, SystemWorld.now_ms())
+                .map_err(|error| format!("{}: {error}", dir.display()))?;
+        }
+        let options = Options { allow_unsafe_storage: self.allow_unsafe_storage, ..Options::default() };
+        let store = EmbeddedStore::open(&self.to, &options).map_err(|error| error.to_string())?;
+        let control = Control::embedded(&store).map_err(|error| error.to_string())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let done = runtime.block_on(self.complete(&store, &control, manifest, reached, &accepted));
+        store.close();
+        drop(control);
+        drop(store);
+        done?;
+        self.unmark().map_err(|error| format!("{}: {error}", self.to.display()))
+    }
+
+    async fn complete(
+        &self,
+        store: &EmbeddedStore,
+        control: &Control,
+        manifest: &Manifest,
+        reached: &Reached<'_>,
+        accepted: &BTreeMap<ChainId, Head>,
+    ) -> Result<(), String> {
+        let Reached { heads, lost, recovered } = reached;
+        let restored: BTreeMap<ChainId, Head> =
+            store.heads().await.map_err(|error| error.to_string())?.into_iter().collect();
+        let other = heads.iter().find(|(chain, head)| restored.get(chain) != Some(head));
+        if let Some((chain, head)) = other.filter(|_| manifest.faults.is_empty()) {
+            let found = restored.get(chain).map_or(0, |head| head.chain_seq);
+            return Err(format!(
+                "chain {chain}: the restored store ends at {found}, and what was verified at {}; nothing may rely on it",
+                head.chain_seq
+            ));
+        }
+        let reason = self
+            .reason
+            .clone()
+            .unwrap_or_else(|| format!("restored from backup {} of {}", manifest.id, manifest.made_at));
+        for chain in accepted.keys() {
+            store
+                .accept_loss(*chain, reason.clone())
+                .await
+                .map_err(|error| format!("chain {chain}: {error}"))?;
+        }
+        let record = Restored {
+            backup: &manifest.id,
+            made_at: &manifest.made_at,
+            reason: Some(&reason),
+            lost,
+            recovered_events: recovered.map_or(0, |recovered| recovered.events),
+        };
+        add_records(control, &record).await?;
+        // Control data and log of one old directory belong together, and whoever has edited one of them is to
+        // be found. Otherwise they may be of two moments: what differs now is not what somebody edits later.
+        if lost.is_empty() && recovered.is_some_and(|recovered| recovered.has_control_data) {
+            return Ok(());
+        }
+        queue_baseline(control, &SystemWorld).await.map_err(|error| error.to_string())
+    }
+
+    fn unmark(&self) -> io::Result<()> {
+        for left in [SPOOL, OLD_MARKS, OLD_CONTROL] {
+            match fs::remove_dir_all(self.to.join(left)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        fs::remove_file(restoring_mark::path(&self.to))?;
+        sync_dir(&self.to)
+    }
+}
+
+fn check_digest(name: &str, content: &[u8], sha256: &str) -> Result<(), Failure> {
+    if hex(&Sha256::digest(content)) == sha256 {
+        return Ok(());
+    }
+    Err(changed(&name))
+}

@@ -1,0 +1,33 @@
+//! What these commands share: flags, exit codes, and how they end when a store cannot be opened.
+
+use clap::{Arg, ArgAction};
+use sealog_cli::exit::{Exit, Failure};
+use sealog_engine::Unopened;
+
+pub(super) use sealog_cli::exit::EXIT_CODES;
+
+pub(super) fn json_flag() -> Arg {
+    Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines")
+}
+
+pub(super) fn quiet_flag() -> Arg {
+    Arg::new("quiet")
+        .long("quiet")
+        .short('q')
+        .action(ArgAction::SetTrue)
+        .help("No progress, and nothing on standard error but errors")
+}
+
+pub(super) fn dir_argument(help: &'static str) -> Arg {
+    Arg::new("dir").value_name("DIR").required(true).help(help)
+}
+
+/// As a command ends when a store cannot be opened.
+pub fn unopened(why: Unopened) -> Failure {
+    let exit = match why {
+        Unopened { is_setting: true, .. } => Exit::Usage,
+        Unopened { may_pass: true, .. } => Exit::Unavailable,
+        _ => Exit::Failure,
+    };
+    Failure::new(exit, why.to_string())
+}
