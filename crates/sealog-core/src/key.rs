@@ -1,9 +1,10 @@
-//! API keys: `at_live_` or `at_test_`, 43 characters of base62 (256 bits), and 6 characters of checksum.
+//! API keys: `at_live_` or `at_test_`, 43 characters of base62 (256 bits), and 6 characters of checksum; and
+//! the form of idempotency keys.
 
 use sha2::{Digest, Sha256};
 
 use crate::id::{Hash, Mode};
-use crate::reject::Reject;
+use crate::reject::{FieldProblem, Reject};
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const SECRET_LEN: usize = 43;
@@ -118,6 +119,19 @@ impl KeyState {
             Ok(())
         }
     }
+}
+
+/// Of an `Idempotency-Key`.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
+
+/// Checks the form of an `Idempotency-Key`: 1 to 255 characters from `!` to `~`.
+pub fn parse_idempotency_key(value: &[u8]) -> Result<Hash, Reject> {
+    let valid =
+        (1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
+    if !valid {
+        return Err(Reject::InvalidField { field: "Idempotency-Key", problem: FieldProblem::NotAKey });
+    }
+    Ok(Hash(Sha256::digest(value).into()))
 }
 
 #[cfg(test)]

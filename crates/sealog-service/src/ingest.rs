@@ -9,7 +9,7 @@ use sealog_core::catalog::{Catalog, CustomAction, FrameworkSet, Scope};
 use sealog_core::event::{self, BATCH_EVENTS_MAX, Draft, FIELD_SCALARS_MAX};
 use sealog_core::id::{ChainId, Hash, RequestId, Ulid};
 use sealog_core::json;
-use sealog_core::reject::{FieldProblem, Reject};
+use sealog_core::reject::Reject;
 use sealog_store::pool::{FairPool, Lane};
 use sealog_store::{Append, Appended, IdempotencyKey, Receipt, Reserved, Store, StoreError};
 use sha2::{Digest, Sha256};
@@ -123,20 +123,8 @@ pub enum Once {
     Conflict,
 }
 
-/// Longest `Idempotency-Key`.
-pub const KEY_BYTES_MAX: usize = 255;
-
-/// Checks the form of an `Idempotency-Key`: 1 to 255 characters from `!` to `~`.
-pub fn parse_key(value: &[u8]) -> Result<Hash, Reject> {
-    let valid = (1..=KEY_BYTES_MAX).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
-    if !valid {
-        return Err(Reject::InvalidField { field: "Idempotency-Key", problem: FieldProblem::NotAKey });
-    }
-    Ok(Hash(Sha256::digest(value).into()))
-}
-
 /// The key of an event of Sealog's own. It lies where no client's key can lie, whatever a client guesses of
-/// it: clients send characters from `!` to `~` ([`parse_key`]), and this begins with a zero. Whatever Sealog
+/// it: clients send characters from `!` to `~` ([`sealog_core::key::parse_idempotency_key`]), and this begins with a zero. Whatever Sealog
 /// writes under a key into a chain that clients write into takes its key from here.
 pub fn own_key(key: &str) -> Hash {
     Hash(Sha256::new().chain_update(b"\0sealog\0").chain_update(key).finalize().into())

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use sealog_core::event::{FIELDS, FieldId};
 use sealog_core::id::Uuid;
 
 use super::hidden_values::ValueKind;
@@ -164,13 +165,13 @@ pub fn suggest(view: &EventView, subject: &Subject) -> Suggested {
         found.mask("actor_id", &label);
         found.value(view.field("actor_id"), kind);
     }
-    for name in ["session_id", "ip_address", "country", "city"] {
-        let Some(node) = view.field(name) else { continue };
-        let is_single = matches!(name, "session_id" | "ip_address");
+    for field in FIELDS.iter().filter(|field| field.is_trace) {
+        let Some(node) = view.field(field.name) else { continue };
         if !is_own {
-            found.mask(name, NOT_DISCLOSED);
+            found.mask(field.name, NOT_DISCLOSED);
         }
-        if is_single {
+        // Many people are in one place.
+        if !matches!(field.id, FieldId::Country | FieldId::City) {
             found.value(Some(node), if is_own { ValueKind::Own } else { ValueKind::Other });
         }
     }

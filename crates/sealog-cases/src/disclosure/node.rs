@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use sealog_core::event::StoredEvent;
+use sealog_core::event::{FIELDS, Field, Shown, StoredEvent, Value};
 use sealog_core::json::{self, Items, Members};
 
 /// Deeper than anything that people write.
@@ -189,27 +189,18 @@ pub struct EventView {
 
 impl EventView {
     pub fn of(event: &StoredEvent) -> EventView {
-        let (fields, annotations) = (event.text.fields(), &event.annotations);
-        let plain = |value: Option<&str>| value.map(|value| Node::Text(value.to_owned()));
-        let fields = [
-            ("actor_id", fields.actor_id.map(Node::parse)),
-            ("actor_type", plain(annotations.actor_type.as_deref())),
-            ("resource", fields.resource.map(Node::parse)),
-            ("resource_type", plain(annotations.resource_type.as_deref())),
-            ("session_id", plain(annotations.session_id.as_deref())),
-            ("ts_client", plain(annotations.ts_client.as_deref())),
-            ("ip_address", plain(annotations.ip_address.as_deref())),
-            ("country", plain(annotations.country.as_deref())),
-            ("city", plain(annotations.city.as_deref())),
-            ("metadata", fields.metadata.map(Node::parse)),
-        ];
+        let node = |field: &Field| match event.value(field.id)? {
+            Value::Json(json) => Some(Node::parse(json)),
+            value => Some(Node::Text(value.to_text().into_owned())),
+        };
+        let shown = FIELDS.iter().filter(|field| field.shown != Shown::Never);
         EventView {
             log_id: event.sealed.log_id.to_string(),
             chain_seq: event.sealed.chain_seq,
             timestamp_ms: event.timestamp_ms,
             action: text(event.text.fields().action),
-            category: annotations.category.as_deref().map(str::to_owned),
-            fields: fields.into_iter().filter_map(|(name, node)| Some((name, node?))).collect(),
+            category: event.annotations.category.as_deref().map(str::to_owned),
+            fields: shown.filter_map(|field| Some((field.name, node(field)?))).collect(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Plain words for what events say: a package is read by people who have never seen a log.
 
+use sealog_core::event::{FIELDS, Shown};
 use sealog_core::time::iso_ms;
 
 const MONTHS: [&str; 12] = [
@@ -67,18 +68,8 @@ pub fn purpose(category: Option<&str>) -> String {
 
 /// What a field is called.
 pub fn label(name: &str) -> String {
-    match name {
-        "actor_id" => "Who".into(),
-        "actor_type" => "Kind of actor".into(),
-        "resource" => "Record".into(),
-        "resource_type" => "Kind of record".into(),
-        "session_id" => "Session".into(),
-        "ts_client" => "Time at the sender".into(),
-        "ip_address" => "Network address".into(),
-        "country" => "Country".into(),
-        "city" => "City".into(),
-        other => sentence(other),
-    }
+    let field = FIELDS.iter().find(|field| field.name == name && field.shown != Shown::Never);
+    field.map_or_else(|| sentence(name), |field| field.label.to_owned())
 }
 
 /// `data_subject_id` becomes `Data subject id`.

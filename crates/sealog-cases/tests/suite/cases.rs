@@ -17,7 +17,7 @@ use sealog_core::id::{ChainId, Mode, ProjectId, Random80, RequestId, TenantId, U
 use sealog_core::plan::{Billing, Plan};
 use sealog_core::query::Filter;
 use sealog_core::time::DAY_MS;
-use sealog_service::ingest::{Client, Endpoint, Ingest, Producer, parse_key};
+use sealog_service::ingest::{Client, Endpoint, Ingest, Producer};
 use sealog_service::notify::Notifier;
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_store::embedded::EmbeddedStore;
@@ -434,8 +434,10 @@ fn post(stage: &Stage, key: Option<&str>, body: &str) {
         custom: Default::default(),
         has_quota: false,
     });
-    let (key, client) =
-        (key.map(|key| parse_key(key.as_bytes()).unwrap()), Client::new([192, 0, 2, 1].into()));
+    let (key, client) = (
+        key.map(|key| sealog_core::key::parse_idempotency_key(key.as_bytes()).unwrap()),
+        Client::new([192, 0, 2, 1].into()),
+    );
     let request_id = RequestId(Ulid::new(MORNING_MS, Random80([7; 10])));
     let body = body.to_owned().into();
     stage

@@ -3,30 +3,13 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use sealog_core::event::{FIELDS, INPUTS};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::super::exit::Failure;
 use super::super::lines::{self, AHEAD, Line};
-
-/// What the API takes beside `metadata`.
-const FIELDS: [&str; 8] =
-    ["action", "actor_id", "resource", "severity", "actor_type", "resource_type", "session_id", "ts_client"];
-/// What the service makes itself: columns of an export.
-const LEFT_OUT: [&str; 11] = [
-    "log_id",
-    "tenant_id",
-    "project_id",
-    "schema_version",
-    "category",
-    "ip_address",
-    "country",
-    "city",
-    "chain_seq",
-    "prev_hash",
-    "hash",
-];
 
 /// What a column is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +30,7 @@ impl Target {
             "metadata" => Some(Target::Metadata),
             text => match text.strip_prefix("metadata.") {
                 Some(name) if !name.is_empty() => Some(Target::Member(name.to_owned())),
-                _ => FIELDS.iter().find(|field| **field == text).map(|field| Target::Field(field)),
+                _ => INPUTS.into_iter().find(|input| *input == text).map(Target::Field),
             },
         }
     }
@@ -56,7 +39,8 @@ impl Target {
     fn of(column: &str) -> Target {
         match column {
             "timestamp" => Target::Time,
-            name if LEFT_OUT.contains(&name) => Target::LeftOut,
+            // What the service makes itself: columns of an export.
+            name if FIELDS.iter().any(|field| !field.is_input && field.name == name) => Target::LeftOut,
             name => Target::parse(name).unwrap_or_else(|| Target::Member(name.to_owned())),
         }
     }
@@ -134,9 +118,9 @@ impl Table {
         };
         let target = |flag: &str, text: &str| {
             Target::parse(text).ok_or_else(|| {
-                let fields = FIELDS.join(", ");
+                let fields = INPUTS.join(", ");
                 Failure::usage(format!(
-                    "--{flag}: {text:?} is no field: there are {fields}, metadata, metadata.NAME, and - to leave a column out"
+                    "--{flag}: {text:?} is no field: there are {fields}, metadata.NAME, and - to leave a column out"
                 ))
             })
         };

@@ -15,8 +15,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use sealog_core::event::{FIELDS, Field, FieldId};
+use sealog_core::key::parse_idempotency_key;
 use sealog_core::time::is_rfc3339;
-use sealog_service::ingest::parse_key;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -30,16 +31,11 @@ use rejects::Rejects;
 use sender::Sender;
 use stop::Stop;
 
-/// Flags for an event's own fields, by their names in the API.
-const FIELDS: [(&str, &str); 7] = [
-    ("actor_id", "Who did it"),
-    ("resource", "What it was done to, like document/42"),
-    ("severity", "info, warning or critical, instead of the catalog's"),
-    ("actor_type", "What the actor is, like user or service"),
-    ("resource_type", "What the resource is, instead of the part before its first slash"),
-    ("session_id", "The session it was done in"),
-    ("ts_client", "When it happened, in ISO 8601"),
-];
+/// What an event can have beside its action and its metadata: a flag each.
+fn flags() -> impl Iterator<Item = &'static Field> {
+    let has_own = |field: &&Field| matches!(field.id, FieldId::Action | FieldId::Metadata);
+    FIELDS.iter().filter(|field| field.is_input).filter(move |field| !has_own(field))
+}
 
 const SEVERITIES: [&str; 4] = ["info", "warning", "warn", "critical"];
 
@@ -100,10 +96,9 @@ pub(super) fn command() -> Command {
                 .conflicts_with("spool")
                 .help("Keeps nothing, and sends nothing that was kept"),
         );
-    for (name, help) in FIELDS {
-        command = command.arg(
-            Arg::new(name).long(name.replace('_', "-")).value_name("TEXT").conflicts_with("file").help(help),
-        );
+    for Field { name, help, .. } in flags() {
+        let flag = Arg::new(*name).long(name.replace('_', "-")).value_name("TEXT");
+        command = command.arg(flag.conflicts_with("file").help(*help));
     }
     connect::with_flags(command)
 }
@@ -141,7 +136,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 /// One that cannot stand in a header would never be sent, and what is kept in the spool behind it neither.
 fn idempotency_key(matches: &ArgMatches) -> Result<Option<String>, Failure> {
     let key = matches.get_one::<String>("idempotency_key").cloned();
-    if key.as_ref().is_some_and(|key| parse_key(key.as_bytes()).is_err()) {
+    if key.as_ref().is_some_and(|key| parse_idempotency_key(key.as_bytes()).is_err()) {
         return Err(Failure::usage(
             "--idempotency-key takes 1 to 255 characters from ! to ~, without spaces",
         ));
@@ -154,10 +149,10 @@ fn event(matches: &ArgMatches) -> Result<Box<RawValue>, Failure> {
     let mut event = Map::new();
     let text = |name: &str| matches.get_one::<String>(name).map(|text| Value::String(text.clone()));
     event.insert("action".into(), text("action").expect("clap asks for it"));
-    for (name, _) in FIELDS {
+    for Field { name, .. } in flags() {
         if let Some(text) = matches.get_one::<String>(name) {
             check(name, text)?;
-            event.insert(name.to_owned(), text.as_str().into());
+            event.insert((*name).to_owned(), text.as_str().into());
         }
     }
     let mut text = serde_json::to_string(&event).expect("texts");

@@ -10,7 +10,7 @@ use sealog_core::id::ChainId;
 use sealog_core::json;
 use sealog_core::query::{Filter, ListQuery};
 use sealog_core::reject::Reject;
-use sealog_service::search::parse::FIELDS;
+use sealog_service::search::parse::fields;
 use sealog_service::search::term::Condition;
 use sealog_service::search::{self, Budget, Found, Plan, Query};
 use sealog_store::List;
@@ -133,8 +133,8 @@ impl QueryBar {
         }
     }
 
-    pub(crate) fn fields(&self) -> &'static [(&'static str, &'static str)] {
-        &FIELDS
+    pub(crate) fn fields(&self) -> Vec<(&'static str, &'static str)> {
+        fields().collect()
     }
 
     /// Nothing, where nothing was typed.
@@ -170,7 +170,7 @@ async fn hints(app: &Dashboard, place: &Place, before: &str) -> Result<Vec<Strin
     let catalog = Catalog::builtin();
     let core = catalog.entries.iter().filter(|entry| !entry.gated).map(|entry| entry.action.as_str());
     let custom = custom.iter().map(|action| action.action.as_str()).take(CUSTOM_HINTS_MAX);
-    let fields = FIELDS.iter().map(|(field, _)| format!("{before}{field}"));
+    let fields = fields().map(|(field, _)| format!("{before}{field}"));
     let actions = core.chain(custom).map(|action| format!("{before}{}", term("action", action)));
     Ok(fields.chain(actions).collect())
 }

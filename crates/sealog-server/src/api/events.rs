@@ -3,8 +3,9 @@
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Response, StatusCode};
 use sealog_core::id::RequestId;
+use sealog_core::key::parse_idempotency_key;
 use sealog_core::reject::{FieldProblem, Reject};
-use sealog_service::ingest::{self, Client, Endpoint, Ingested};
+use sealog_service::ingest::{Client, Endpoint, Ingested};
 
 use crate::app::App;
 use crate::body::{self, RequestBody};
@@ -38,7 +39,7 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<sealog_core:
     let mut values = headers.get_all("idempotency-key").iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
-        (Some(value), None) => ingest::parse_key(value.as_bytes()).map(Some),
+        (Some(value), None) => parse_idempotency_key(value.as_bytes()).map(Some),
         (Some(_), Some(_)) => {
             Err(Reject::InvalidField { field: "Idempotency-Key", problem: FieldProblem::NotAKey })
         }

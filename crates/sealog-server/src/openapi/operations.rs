@@ -1,10 +1,11 @@
 //! Each operation in words, with its parameters, answers and codes. The matches have no `_` arm: a new
 //! operation does not compile until it is described.
 
+use sealog_core::key::IDEMPOTENCY_KEY_BYTES_MAX;
 use sealog_core::plan::Plan;
 use sealog_core::query::{ListParameter, PageLimit, PageParameter, SEQ_MAX, SeqParameter, VERIFY_EVENTS_MAX};
 use sealog_core::reject::Code;
-use sealog_service::ingest::{Endpoint, KEY_BYTES_MAX};
+use sealog_service::ingest::Endpoint;
 use serde_json::{Value, json};
 
 use super::headers::header;
@@ -478,7 +479,7 @@ fn idempotency_key() -> Value {
         "name": "Idempotency-Key",
         "in": "header",
         "description": "Makes the request safe to repeat for 24 hours: the same key with the same body gets the first answer again.",
-        "schema": { "type": "string", "pattern": format!("^[!-~]{{1,{KEY_BYTES_MAX}}}$") },
+        "schema": { "type": "string", "pattern": format!("^[!-~]{{1,{IDEMPOTENCY_KEY_BYTES_MAX}}}$") },
         "examples": { "uuid": { "value": "6f1c1d3e-0b52-4a43-9a3e-7b1f0a9d2c55" } },
     })
 }

@@ -3,7 +3,7 @@
 
 use sealog_control::Role;
 use sealog_core::catalog::Catalog;
-use sealog_core::event::{BATCH_EVENTS_MAX, FIELD_SCALARS_MAX, INPUTS, SCHEMA_VERSION, STORED_FIELDS};
+use sealog_core::event::{BATCH_EVENTS_MAX, FIELD_SCALARS_MAX, FIELDS, INPUTS, SCHEMA_VERSION};
 use sealog_core::id::{Hash, Mode, Ulid};
 use sealog_core::plan::Plan;
 use sealog_core::reject::CODES;
@@ -292,8 +292,9 @@ fn stored_event() -> Value {
         _ => json!({ "type": "string" }),
     };
     let properties: Map<String, Value> =
-        STORED_FIELDS.iter().map(|(name, _)| ((*name).to_owned(), field(name))).collect();
-    let always: Value = STORED_FIELDS.iter().filter(|(_, always)| *always).map(|(name, _)| *name).collect();
+        FIELDS.iter().map(|known| (known.name.to_owned(), field(known.name))).collect();
+    let always: Value =
+        FIELDS.iter().filter(|field| field.is_always_there()).map(|field| field.name).collect();
     json!({ "type": "object", "required": always, "properties": properties })
 }
 

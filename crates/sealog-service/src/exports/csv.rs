@@ -9,96 +9,17 @@
 //! written out, and a cell that is longer than a spreadsheet holds is cut. That changes values, so nothing of
 //! it can be recomputed.
 
-use sealog_core::event::StoredEvent;
-use sealog_core::json;
-use sealog_core::time::iso_ms;
+use sealog_core::event::{CSV_COLUMNS, StoredEvent, Value, csv_header};
 
 use crate::hidden::written_out;
-
-/// In this order.
-pub const COLUMNS: [&str; 21] = [
-    "chain_seq",
-    "log_id",
-    "timestamp",
-    "action",
-    "actor_id",
-    "actor_type",
-    "resource",
-    "resource_type",
-    "category",
-    "severity",
-    "session_id",
-    "ts_client",
-    "ip_address",
-    "country",
-    "city",
-    "metadata",
-    "schema_version",
-    "tenant_id",
-    "project_id",
-    "prev_hash",
-    "hash",
-];
 
 /// Of a cell for spreadsheets, which hold 32,767.
 const CELL_CHARS_MAX: usize = 32_000;
 /// By it spreadsheets know UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-enum Cell<'e> {
-    Absent,
-    Text(std::borrow::Cow<'e, str>),
-    Number(u64),
-}
-
-impl<'e> Cell<'e> {
-    fn text(text: impl Into<std::borrow::Cow<'e, str>>) -> Cell<'e> {
-        Cell::Text(text.into())
-    }
-
-    fn optional(text: Option<&'e str>) -> Cell<'e> {
-        text.map_or(Cell::Absent, Cell::text)
-    }
-
-    /// The value of a canonical string. One that cannot be decoded was not sealed here, and stays as it is.
-    fn decoded(text: Option<&'e str>) -> Cell<'e> {
-        text.map_or(Cell::Absent, |text| match json::decode(text) {
-            Some(value) => Cell::text(value),
-            None => Cell::text(text),
-        })
-    }
-}
-
-fn cells(event: &StoredEvent) -> [Cell<'_>; 21] {
-    let (fields, sealed, annotations) = (event.text.fields(), &event.sealed, &event.annotations);
-    [
-        Cell::Number(sealed.chain_seq),
-        Cell::text(sealed.log_id.to_string()),
-        Cell::text(iso_ms(event.timestamp_ms)),
-        Cell::decoded(Some(fields.action)),
-        Cell::decoded(fields.actor_id),
-        Cell::optional(annotations.actor_type.as_deref()),
-        Cell::decoded(fields.resource),
-        Cell::optional(annotations.resource_type.as_deref()),
-        Cell::optional(annotations.category.as_deref()),
-        Cell::optional(annotations.severity.as_deref()),
-        Cell::optional(annotations.session_id.as_deref()),
-        Cell::optional(annotations.ts_client.as_deref()),
-        Cell::optional(annotations.ip_address.as_deref()),
-        Cell::optional(annotations.country.as_deref()),
-        Cell::optional(annotations.city.as_deref()),
-        // The stored text itself: it is what was hashed.
-        Cell::optional(fields.metadata),
-        Cell::Number(event.schema_version.into()),
-        Cell::text(event.tenant_id.to_string()),
-        Cell::text(event.project_id.to_string()),
-        Cell::text(sealed.prev_hash.to_string()),
-        Cell::text(sealed.hash.to_string()),
-    ]
-}
-
 pub(super) fn put_header(out: &mut Vec<u8>) {
-    out.extend_from_slice(COLUMNS.join(",").as_bytes());
+    out.extend_from_slice(csv_header().as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 
@@ -123,14 +44,15 @@ pub(super) fn put_safe_event(event: &StoredEvent, out: &mut Vec<u8>) {
 }
 
 fn put_row(event: &StoredEvent, out: &mut Vec<u8>, put_text: impl Fn(&str, &mut Vec<u8>)) {
-    for (at, cell) in cells(event).into_iter().enumerate() {
+    for (at, field) in CSV_COLUMNS.iter().enumerate() {
         if at > 0 {
             out.push(b',');
         }
-        match cell {
-            Cell::Absent => {}
-            Cell::Text(text) => put_text(&text, out),
-            Cell::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        match event.value(field.id) {
+            None => {}
+            Some(Value::Number(number)) => out.extend_from_slice(number.to_string().as_bytes()),
+            // Of `metadata` the stored text itself: it is what was hashed.
+            Some(value) => put_text(&value.to_text(), out),
         }
     }
     out.extend_from_slice(b"\r\n");
@@ -261,10 +183,11 @@ mod tests {
             );
             let text = row(put_event, &body);
             let cells = parse(&text);
-            assert_eq!(cells.len(), COLUMNS.len(), "{text}");
-            let (expected, event) = (json::decode(&format!("\"{value}\"")).unwrap(), event(&body));
+            assert_eq!(cells.len(), CSV_COLUMNS.len(), "{text}");
+            let (expected, event) =
+                (sealog_core::json::decode(&format!("\"{value}\"")).unwrap(), event(&body));
             for at in [3, 4, 6, 10] {
-                assert_eq!(cells[at].as_deref(), Some(expected.as_str()), "{}", COLUMNS[at]);
+                assert_eq!(cells[at].as_deref(), Some(expected.as_str()), "{}", CSV_COLUMNS[at].name);
             }
             assert_eq!(cells[15].as_deref(), event.text.fields().metadata, "the stored text itself");
             assert_eq!(cells[20], Some(event.sealed.hash.to_string()));

@@ -15,7 +15,6 @@ mod kept;
 pub mod manifest;
 mod seek;
 
-pub use csv::COLUMNS;
 pub use csv::put_safe_cell;
 pub use download::{Download, PIECE_BYTES};
 pub use exporter::{CreateError, Exporter, KEPT_MAX};

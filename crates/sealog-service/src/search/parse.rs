@@ -12,10 +12,11 @@
 use std::ops::Range;
 
 use sealog_core::catalog::Catalog;
+use sealog_core::event::{FIELDS, Field, FieldId};
 use sealog_core::time::{Date, parse_rfc3339_ms};
 
 use super::number::Number;
-use super::term::{Comparison, Condition, Field, Level, MetaTest, Missing, Network, Pattern, Severity, Term};
+use super::term::{Comparison, Condition, Level, MetaTest, Missing, Network, Pattern, Severity, Term};
 
 /// A page's address has to hold it.
 pub const QUERY_BYTES_MAX: usize = 2000;
@@ -25,20 +26,11 @@ pub const TERMS_MAX: usize = 32;
 const LAST_DAYS_MAX: u64 = 36_525;
 const HOUR_MS: u64 = 3_600_000;
 
-/// Every field that can be asked for, with an example of a value. `meta.` is followed by a name.
-pub const FIELDS: [(&str, &str); 18] = [
-    ("action:", "user.login or user.*"),
-    ("actor:", "usr_42"),
-    ("actor_type:", "service"),
-    ("resource:", "document/9 or document/*"),
-    ("resource_type:", "document"),
-    ("category:", "auth"),
+/// What can be asked for beside the fields that are compared as text. `meta.` is followed by a name.
+const OTHERS: [(&str, &str); 9] = [
     ("framework:", "pci_dss"),
     ("severity:", "critical or >=warning"),
-    ("country:", "FR"),
-    ("city:", "Paris"),
     ("ip:", "203.0.113.0/24"),
-    ("session:", "ses_7"),
     ("seq:", "1000..2000"),
     ("meta.", "ticket_id:OPS-1 or amount:>1000"),
     ("from:", "2026-10-01"),
@@ -46,6 +38,11 @@ pub const FIELDS: [(&str, &str); 18] = [
     ("last:", "24h, 7d or 30d"),
     ("missing:", "actor"),
 ];
+
+/// Everything that can be asked for, with an example of a value.
+pub fn fields() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FIELDS.iter().filter_map(|field| field.search).chain(OTHERS)
+}
 
 /// What was typed, understood.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,11 +188,11 @@ impl Scanner<'_> {
                 Err(ParseError { at: start..self.at, problem })
             }
             Some(member) => Ok(("meta".into(), Some(member.to_owned()))),
-            None if FIELDS.iter().any(|(known, _)| known.strip_suffix(':') == Some(name.as_str())) => {
+            None if fields().any(|(known, _)| known.strip_suffix(':') == Some(name.as_str())) => {
                 Ok((name, None))
             }
             None => {
-                let known: Vec<&str> = FIELDS.iter().map(|(known, _)| *known).collect();
+                let known: Vec<&str> = fields().map(|(known, _)| known).collect();
                 let problem = format!("there is no field “{name}”; there are {}", known.join(" "));
                 Err(ParseError { at: start..self.at, problem })
             }
@@ -252,7 +249,7 @@ fn condition(field: &str, meta: Option<String>, value: Value) -> Result<Conditio
     }
     if let Some(field) = text_field(field) {
         let pattern = match field {
-            Field::Country => Pattern::Is(country(&value.text)?),
+            FieldId::Country => Pattern::Is(country(&value.text)?),
             _ => pattern(value)?,
         };
         return Ok(Condition::Field(field, pattern));
@@ -280,19 +277,9 @@ fn condition(field: &str, meta: Option<String>, value: Value) -> Result<Conditio
 
 const A_DATE: &str = "write a day like 2026-10-31, or a time like 2026-10-31T12:00:00Z.";
 
-fn text_field(name: &str) -> Option<Field> {
-    Some(match name {
-        "action" => Field::Action,
-        "actor" => Field::Actor,
-        "actor_type" => Field::ActorType,
-        "resource" => Field::Resource,
-        "resource_type" => Field::ResourceType,
-        "category" => Field::Category,
-        "country" => Field::Country,
-        "city" => Field::City,
-        "session" => Field::Session,
-        _ => return None,
-    })
+fn text_field(name: &str) -> Option<FieldId> {
+    let asked = |field: &&Field| field.search.is_some_and(|(known, _)| known.strip_suffix(':') == Some(name));
+    FIELDS.iter().find(asked).map(|field| field.id)
 }
 
 fn pattern(value: Value) -> Result<Pattern, String> {
@@ -391,15 +378,16 @@ fn missing(text: &str) -> Result<Missing, String> {
     if let Some(name) = text.strip_prefix("meta.").filter(|name| !name.is_empty()) {
         return Ok(Missing::Meta(name.to_owned()));
     }
-    match text {
-        "severity" => Ok(Missing::Severity),
-        "ip" => Ok(Missing::Ip),
-        "metadata" => Ok(Missing::Metadata),
+    let field = match text {
+        "severity" => Some(FieldId::Severity),
+        "ip" => Some(FieldId::IpAddress),
+        "metadata" => Some(FieldId::Metadata),
         // Every event has an action.
-        _ => text_field(text).filter(|field| *field != Field::Action).map(Missing::Field).ok_or_else(|| {
-            "what can be missing is actor, actor_type, resource, resource_type, category, severity, country, city, ip, session, metadata or meta.NAME.".into()
-        }),
-    }
+        _ => text_field(text).filter(|field| *field != FieldId::Action),
+    };
+    field.map(Missing::Field).ok_or_else(|| {
+        "what can be missing is actor, actor_type, resource, resource_type, category, severity, country, city, ip, session, metadata or meta.NAME.".into()
+    })
 }
 
 #[cfg(test)]
@@ -426,24 +414,24 @@ mod tests {
         let number = |text: &str| Number::parse(text).unwrap();
         let day = |text: &str| Date::parse(text).unwrap();
         for (text, expected) in [
-            ("action:user.login", Condition::Field(Field::Action, is("user.login"))),
-            ("action:user.*", Condition::Field(Field::Action, Pattern::BeginsWith("user.".into()))),
-            ("action:\"user.*\"", Condition::Field(Field::Action, is("user.*"))),
-            ("actor:usr_42", Condition::Field(Field::Actor, is("usr_42"))),
-            ("actor:\"a \\\"b\\\\ c\"", Condition::Field(Field::Actor, is("a \"b\\ c"))),
-            ("actor:\"\"", Condition::Field(Field::Actor, is(""))),
-            ("actor_type:service", Condition::Field(Field::ActorType, is("service"))),
-            ("resource:document/9", Condition::Field(Field::Resource, is("document/9"))),
-            ("resource:a:b", Condition::Field(Field::Resource, is("a:b"))),
+            ("action:user.login", Condition::Field(FieldId::Action, is("user.login"))),
+            ("action:user.*", Condition::Field(FieldId::Action, Pattern::BeginsWith("user.".into()))),
+            ("action:\"user.*\"", Condition::Field(FieldId::Action, is("user.*"))),
+            ("actor:usr_42", Condition::Field(FieldId::ActorId, is("usr_42"))),
+            ("actor:\"a \\\"b\\\\ c\"", Condition::Field(FieldId::ActorId, is("a \"b\\ c"))),
+            ("actor:\"\"", Condition::Field(FieldId::ActorId, is(""))),
+            ("actor_type:service", Condition::Field(FieldId::ActorType, is("service"))),
+            ("resource:document/9", Condition::Field(FieldId::Resource, is("document/9"))),
+            ("resource:a:b", Condition::Field(FieldId::Resource, is("a:b"))),
             (
                 "resource:document/*",
-                Condition::Field(Field::Resource, Pattern::BeginsWith("document/".into())),
+                Condition::Field(FieldId::Resource, Pattern::BeginsWith("document/".into())),
             ),
-            ("resource_type:document", Condition::Field(Field::ResourceType, is("document"))),
-            ("category:auth", Condition::Field(Field::Category, is("auth"))),
-            ("country:fr", Condition::Field(Field::Country, is("FR"))),
-            ("city:\"New York\"", Condition::Field(Field::City, is("New York"))),
-            ("session:s-1", Condition::Field(Field::Session, is("s-1"))),
+            ("resource_type:document", Condition::Field(FieldId::ResourceType, is("document"))),
+            ("category:auth", Condition::Field(FieldId::Category, is("auth"))),
+            ("country:fr", Condition::Field(FieldId::Country, is("FR"))),
+            ("city:\"New York\"", Condition::Field(FieldId::City, is("New York"))),
+            ("session:s-1", Condition::Field(FieldId::SessionId, is("s-1"))),
             ("severity:warn", Condition::Severity(Severity::Is("warning".into()))),
             (
                 "severity:>=warning",
@@ -470,7 +458,7 @@ mod tests {
             ("to:1970-01-01T00:00:01Z", Condition::Until(1001)),
             ("last:24h", Condition::Last(24 * HOUR_MS)),
             ("last:2w", Condition::Last(14 * 24 * HOUR_MS)),
-            ("missing:actor", Condition::Missing(Missing::Field(Field::Actor))),
+            ("missing:actor", Condition::Missing(Missing::Field(FieldId::ActorId))),
             ("missing:meta.x", Condition::Missing(Missing::Meta("x".into()))),
             ("\"some text\"", Condition::Text("some text".into())),
         ] {

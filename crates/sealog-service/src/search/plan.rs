@@ -4,18 +4,19 @@
 //! one field are alternatives, different fields must all match; comparisons of one field narrow together
 //! (`meta.amount:>10 meta.amount:<20` is a range). Texts in quotes must all be there.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use sealog_control::Grants;
 use sealog_core::catalog::Catalog;
-use sealog_core::event::StoredEvent;
+use sealog_core::event::{FieldId, StoredEvent, Value};
 use sealog_core::json;
 use sealog_core::metadata::{self, FieldIs, quoted};
 use sealog_core::query::Filter;
 
 use super::number::Number;
 use super::parse::Query;
-use super::term::{Comparison, Condition, Field, Level, MetaTest, Missing, Network, Pattern, Severity};
+use super::term::{Comparison, Condition, Level, MetaTest, Missing, Network, Pattern, Severity};
 
 /// Lists that a search may ask for side by side. Alternatives beyond that are looked for one by one.
 pub const BRANCHES_MAX: usize = 8;
@@ -47,7 +48,7 @@ struct Group {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Key {
-    Field(Field),
+    Field(FieldId),
     Framework,
     Severity,
     Ip,
@@ -60,7 +61,7 @@ enum Key {
 
 #[derive(Debug)]
 enum Check {
-    Field(Field, Pattern),
+    Field(FieldId, Pattern),
     Framework(HashSet<&'static str>),
     Severity(Severity),
     Ip(Network),
@@ -125,9 +126,9 @@ impl Plan {
     /// And what another filter leaves of it: the fields of the form beside the search.
     pub fn and(mut self, other: &Filter) -> Plan {
         for (field, value) in [
-            (Field::Action, &other.action),
-            (Field::Actor, &other.actor_id),
-            (Field::Resource, &other.resource),
+            (FieldId::Action, &other.action),
+            (FieldId::ActorId, &other.actor_id),
+            (FieldId::Resource, &other.resource),
         ] {
             if let Some(value) = value.as_deref().and_then(json::decode) {
                 // A group of its own: alternatives of the search stay alternatives among themselves.
@@ -271,9 +272,11 @@ impl Group {
         let mut all = Vec::new();
         for check in &self.alternatives {
             match check {
-                Check::Field(Field::Action, Pattern::Is(value)) => all.push(Exact::Action(quoted(value))),
-                Check::Field(Field::Actor, Pattern::Is(value)) => all.push(Exact::Actor(quoted(value))),
-                Check::Field(Field::Resource, Pattern::Is(value)) => all.push(Exact::Resource(quoted(value))),
+                Check::Field(FieldId::Action, Pattern::Is(value)) => all.push(Exact::Action(quoted(value))),
+                Check::Field(FieldId::ActorId, Pattern::Is(value)) => all.push(Exact::Actor(quoted(value))),
+                Check::Field(FieldId::Resource, Pattern::Is(value)) => {
+                    all.push(Exact::Resource(quoted(value)))
+                }
                 Check::Framework(actions) => {
                     all.extend(actions.iter().map(|action| Exact::Action(quoted(action))));
                 }
@@ -341,7 +344,7 @@ impl Check {
         match self {
             Check::Field(field, pattern) => value(event, *field).is_some_and(|value| pattern.matches(&value)),
             Check::Framework(actions) => {
-                value(event, Field::Action).is_some_and(|action| actions.contains(action.as_str()))
+                value(event, FieldId::Action).is_some_and(|action| actions.contains(&*action))
             }
             Check::Severity(severity) => {
                 event.annotations.severity.as_deref().is_some_and(|text| match severity {
@@ -370,7 +373,7 @@ impl Check {
                 named.last().is_none_or(|value| value == "null")
             }
             Check::Text(plain, escaped) => {
-                let fields = [Field::Action, Field::Actor, Field::Resource, Field::Session];
+                let fields = [FieldId::Action, FieldId::ActorId, FieldId::Resource, FieldId::SessionId];
                 fields
                     .into_iter()
                     .filter_map(|field| value(event, field))
@@ -387,28 +390,13 @@ fn scalars_named<'e>(metadata: Option<&'e str>, name: &str) -> impl Iterator<Ite
 }
 
 /// The value of a field as text.
-fn value(event: &StoredEvent, field: Field) -> Option<String> {
-    let fields = event.text.fields();
-    let annotations = &event.annotations;
-    match field {
-        Field::Action => json::decode(fields.action),
-        Field::Actor => fields.actor_id.and_then(json::decode),
-        Field::Resource => fields.resource.and_then(json::decode),
-        Field::ActorType => annotations.actor_type.as_deref().map(str::to_owned),
-        Field::ResourceType => annotations.resource_type.as_deref().map(str::to_owned),
-        Field::Category => annotations.category.as_deref().map(str::to_owned),
-        Field::Country => annotations.country.as_deref().map(str::to_owned),
-        Field::City => annotations.city.as_deref().map(str::to_owned),
-        Field::Session => annotations.session_id.as_deref().map(str::to_owned),
-    }
+fn value(event: &StoredEvent, field: FieldId) -> Option<Cow<'_, str>> {
+    event.value(field).map(Value::to_text)
 }
 
 fn is_missing(event: &StoredEvent, missing: &Missing) -> bool {
     match missing {
-        Missing::Field(field) => value(event, *field).is_none(),
-        Missing::Severity => event.annotations.severity.is_none(),
-        Missing::Ip => event.annotations.ip_address.is_none(),
-        Missing::Metadata => event.text.fields().metadata.is_none(),
+        Missing::Field(field) => event.value(*field).is_none(),
         Missing::Meta(_) => unreachable!("it is a check of its own"),
     }
 }

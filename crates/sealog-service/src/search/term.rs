@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
+use sealog_core::event::FieldId;
+
 use super::number::Number;
 
 /// A term of a search, and where in the text it stands.
@@ -16,7 +18,7 @@ pub struct Term {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    Field(Field, Pattern),
+    Field(FieldId, Pattern),
     /// By its place in the catalog: the event's action is one that the framework lists.
     Framework(usize),
     Severity(Severity),
@@ -33,20 +35,6 @@ pub enum Condition {
     Missing(Missing),
     /// Anywhere in action, actor, resource, session or metadata, whatever the case.
     Text(String),
-}
-
-/// Fields that are compared as text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    Action,
-    Actor,
-    ActorType,
-    Resource,
-    ResourceType,
-    Category,
-    Country,
-    City,
-    Session,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,10 +105,7 @@ pub enum MetaTest {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    Field(Field),
-    Severity,
-    Ip,
-    Metadata,
+    Field(FieldId),
     Meta(String),
 }
 

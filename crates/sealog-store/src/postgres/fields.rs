@@ -25,7 +25,7 @@ use tokio_postgres::{Error, Row};
 use super::inner::Inner;
 use super::pool::Session;
 use super::reader::{Bounds, Listing, PROBE_ROWS, Rows, bounded, resume, sound, wanted};
-use super::rows::{self, COLUMNS, Id, unsigned};
+use super::rows::{self, Id, columns, unsigned};
 use crate::error::StoreError;
 use crate::query::{Chunk, List};
 
@@ -296,7 +296,7 @@ async fn by_index(session: &Session, listing: &mut Listing, mut keys: Vec<i64>) 
     let matches: Vec<String> = strings.chain(others).chain(["log_id IS NOT NULL".to_owned()]).collect();
     // Each event by its place: no other plan is bounded. An event that is indexed and gone counts as one that
     // was looked at.
-    let columns = COLUMNS.trim_start_matches("chain_seq, ");
+    let columns = columns().trim_start_matches("chain_seq, ");
     let inner = format!(
         "SELECT found.chain_seq, {columns}, tenant_id, project_id, coalesce({}, false) AS matches FROM ({found}) AS found
          LEFT JOIN LATERAL (SELECT {columns}, tenant_id, project_id FROM sealog.events e WHERE e.chain_id = $1 AND e.chain_seq = found.chain_seq LIMIT 1) AS event ON true

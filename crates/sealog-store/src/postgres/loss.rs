@@ -24,7 +24,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row};
 
 use super::pool::Session;
-use super::rows::{self, COLUMNS, Digest32, Id, signed};
+use super::rows::{self, Digest32, Id, columns, signed};
 use super::{chain_row, error, reader};
 use crate::loss::{ACTION, Loss};
 
@@ -230,8 +230,9 @@ pub(super) async fn announce(session: &Session) {
 /// The event by which the loss of a head was accepted, if it was.
 pub(super) async fn accepted(session: &Session, chain: ChainId, lost: Head) -> Result<Option<Head>, Error> {
     let sql = format!(
-        "SELECT {COLUMNS}, tenant_id, project_id FROM sealog.events
-         WHERE chain_id = $1 AND action = '{ACTION}' ORDER BY chain_seq DESC LIMIT {ACCEPTANCES_MAX}"
+        "SELECT {columns}, tenant_id, project_id FROM sealog.events
+         WHERE chain_id = $1 AND action = '{ACTION}' ORDER BY chain_seq DESC LIMIT {ACCEPTANCES_MAX}",
+        columns = columns()
     );
     let rows = session.query(&sql, &[Type::UUID], &[&Id::of_chain(chain)]).await?;
     let acceptances = rows.iter().filter_map(|row| reader::sound(row, chain));

@@ -9,7 +9,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row};
 
 use super::pool::Session;
-use super::rows::{self, COLUMNS, Id, signed, unsigned};
+use super::rows::{self, Id, columns, signed, unsigned};
 use crate::append::{IdempotencyKey, KeptKey, WantedKeys};
 use crate::error::StoreError;
 use crate::query::{ChainHead, Chunk, List, Range};
@@ -54,7 +54,8 @@ pub(super) async fn get(
     log_id: Ulid,
 ) -> Result<Rows<Result<Option<StoredEvent>, StoreError>>, Error> {
     let sql = format!(
-        "SELECT {COLUMNS}, tenant_id, project_id FROM sealog.events WHERE chain_id = $1 AND log_id = $2"
+        "SELECT {columns}, tenant_id, project_id FROM sealog.events WHERE chain_id = $1 AND log_id = $2",
+        columns = columns()
     );
     let rows =
         session.query(&sql, &[Type::UUID, Type::UUID], &[&Id::of_chain(chain), &Id::of_ulid(log_id)]).await?;
@@ -96,8 +97,9 @@ pub(super) async fn range(
     range: Range,
 ) -> Result<Rows<Chunk<Item>>, Error> {
     let inner = format!(
-        "SELECT {COLUMNS}, tenant_id, project_id, true AS matches FROM sealog.events
-         WHERE chain_id = $1 AND chain_seq BETWEEN $2 AND $3 ORDER BY chain_seq LIMIT $4"
+        "SELECT {columns}, tenant_id, project_id, true AS matches FROM sealog.events
+         WHERE chain_id = $1 AND chain_seq BETWEEN $2 AND $3 ORDER BY chain_seq LIMIT $4",
+        columns = columns()
     );
     let sql = bounded(&inner, "chain_seq", &Bounds { looked: "$4", limit: "$4", bytes: "$5" });
     let types = [Type::UUID, Type::INT8, Type::INT8, Type::INT8, Type::INT8];
@@ -367,8 +369,9 @@ impl Listing {
         let matches =
             if others.is_empty() { "true".to_owned() } else { format!("({}) IS TRUE", others.join(" AND ")) };
         let inner = format!(
-            "SELECT {COLUMNS}, tenant_id, project_id, {matches} AS matches FROM sealog.events
-             WHERE chain_id = $1 AND {conditions} ORDER BY {order} LIMIT $5"
+            "SELECT {columns}, tenant_id, project_id, {matches} AS matches FROM sealog.events
+             WHERE chain_id = $1 AND {conditions} ORDER BY {order} LIMIT $5",
+            columns = columns()
         );
         bounded(&inner, &order, &Bounds { looked: "$5", limit: "$3", bytes: "$4" })
     }

@@ -1,6 +1,7 @@
 //! Events and ids as rows.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use sealog_core::canonical::{self, EventText, Fields};
 use sealog_core::chain::{Head, Sealed};
@@ -181,51 +182,29 @@ pub(super) fn may_be_dropped(chain: ChainId, seq: u64, end: u64) -> bool {
 }
 
 /// All columns of an event but its chain's, in the order of [`EventColumns::params`].
-pub(super) const COLUMNS: &str = "chain_seq, log_id, timestamp_ms, prev_hash, hash, action, actor_id, resource, metadata, \
-     category, severity, actor_type, resource_type, session_id, ts_client, ip_address, country, city, schema_version";
-pub(super) const VALUE_TYPES: [Type; 19] = [
-    Type::INT8,
-    Type::UUID,
-    Type::INT8,
-    Type::BYTEA,
-    Type::BYTEA,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::INT4,
-];
+pub(super) fn columns() -> &'static str {
+    static COLUMNS: LazyLock<String> = LazyLock::new(|| {
+        let sealed = "chain_seq, log_id, timestamp_ms, prev_hash, hash, action, actor_id, resource, metadata";
+        format!("{sealed}, {}, schema_version", Annotations::NAMES.join(", "))
+    });
+    &COLUMNS
+}
+
+/// The types of the [`columns`].
+pub(super) fn value_types() -> Vec<Type> {
+    types([Type::INT8, Type::UUID, Type::INT8, Type::BYTEA, Type::BYTEA], Type::TEXT, Type::INT4)
+}
+
 /// The same for columns of many events.
-pub(super) const ARRAY_TYPES: [Type; 19] = [
-    Type::INT8_ARRAY,
-    Type::UUID_ARRAY,
-    Type::INT8_ARRAY,
-    Type::BYTEA_ARRAY,
-    Type::BYTEA_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::INT4_ARRAY,
-];
+pub(super) fn array_types() -> Vec<Type> {
+    let sealed = [Type::INT8_ARRAY, Type::UUID_ARRAY, Type::INT8_ARRAY, Type::BYTEA_ARRAY, Type::BYTEA_ARRAY];
+    types(sealed, Type::TEXT_ARRAY, Type::INT4_ARRAY)
+}
+
+fn types(sealed: [Type; 5], text: Type, version: Type) -> Vec<Type> {
+    let texts = std::iter::repeat_n(text, 4 + Annotations::NAMES.len());
+    sealed.into_iter().chain(texts).chain([version]).collect()
+}
 
 /// Events on their way into the table, column by column: one statement takes any number of them.
 #[derive(Debug, Default)]
@@ -239,7 +218,7 @@ pub(super) struct EventColumns<'a> {
     actor_id: Vec<Option<String>>,
     resource: Vec<Option<String>>,
     metadata: Vec<Option<&'a str>>,
-    annotations: [Vec<Option<Text<'a>>>; 9],
+    annotations: [Vec<Option<Text<'a>>>; Annotations::NAMES.len()],
     schema_version: Vec<i32>,
 }
 
@@ -272,9 +251,8 @@ impl<'a> EventColumns<'a> {
         self.chain_seq.len()
     }
 
-    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 19] {
-        let [a0, a1, a2, a3, a4, a5, a6, a7, a8] = &self.annotations;
-        [
+    pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![
             &self.chain_seq,
             &self.log_id,
             &self.timestamp_ms,
@@ -284,25 +262,15 @@ impl<'a> EventColumns<'a> {
             &self.actor_id,
             &self.resource,
             &self.metadata,
-            a0,
-            a1,
-            a2,
-            a3,
-            a4,
-            a5,
-            a6,
-            a7,
-            a8,
-            &self.schema_version,
-        ]
+        ];
+        params.extend(self.annotations.iter().map(|column| column as &(dyn ToSql + Sync)));
+        params.push(&self.schema_version);
+        params
     }
-}
 
-impl EventColumns<'_> {
     /// One event, in the order of the columns.
-    pub(super) fn row(&self, at: usize) -> [&(dyn ToSql + Sync); 19] {
-        let [a0, a1, a2, a3, a4, a5, a6, a7, a8] = self.annotations.each_ref().map(|column| &column[at]);
-        [
+    pub(super) fn row(&self, at: usize) -> Vec<&(dyn ToSql + Sync)> {
+        let mut row: Vec<&(dyn ToSql + Sync)> = vec![
             &self.chain_seq[at],
             &self.log_id[at],
             &self.timestamp_ms[at],
@@ -312,17 +280,10 @@ impl EventColumns<'_> {
             &self.actor_id[at],
             &self.resource[at],
             &self.metadata[at],
-            a0,
-            a1,
-            a2,
-            a3,
-            a4,
-            a5,
-            a6,
-            a7,
-            a8,
-            &self.schema_version[at],
-        ]
+        ];
+        row.extend(self.annotations.iter().map(|column| &column[at] as &(dyn ToSql + Sync)));
+        row.push(&self.schema_version[at]);
+        row
     }
 }
 

@@ -8,7 +8,7 @@ use sealog_core::id::{ChainId, Hash, ProjectId, TenantId, Ulid, Uuid};
 use tokio_postgres::types::Type;
 use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
-use super::rows::{self, ARRAY_TYPES, COLUMNS, Id, VALUE_TYPES};
+use super::rows::{self, Id, array_types, columns, value_types};
 
 /// Advisory lock as FIFO queue: the nodes that want to append to a chain take it before they lock the chain's
 /// row. Waiters for a row lock are all woken whenever the row changes, and a newcomer at that moment
@@ -248,13 +248,15 @@ fn events(rows: Option<usize>) -> Text {
     let mut types = vec![Type::UUID, Type::UUID, Type::UUID];
     let sql = match rows {
         None => {
-            types.extend(ARRAY_TYPES);
-            let columns = numbered(4, ARRAY_TYPES.len());
-            format!("{EVENTS}{COLUMNS}) SELECT $1, $2, $3, * FROM unnest({columns})")
+            types.extend(array_types());
+            let parameters = numbered(4, types.len() - 3);
+            format!("{EVENTS}{}) SELECT $1, $2, $3, * FROM unnest({parameters})", columns())
         }
         Some(rows) => {
-            types.extend(std::iter::repeat_n(VALUE_TYPES, rows).flatten());
-            format!("{EVENTS}{COLUMNS}) VALUES {}", values("$1, $2, $3", 4, VALUE_TYPES.len(), rows))
+            let of_row = value_types();
+            let values = values("$1, $2, $3", 4, of_row.len(), rows);
+            types.extend(std::iter::repeat_n(of_row, rows).flatten());
+            format!("{EVENTS}{}) VALUES {values}", columns())
         }
     };
     Text { sql, types }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use sealog_core::catalog::Catalog;
+use sealog_core::event::{FIELDS, Field, Shown};
 use sealog_core::json;
 use sealog_core::time::iso_ms;
 
@@ -12,8 +13,6 @@ use crate::disclosure::node::{EventView, Node, OVERSIZED};
 use crate::disclosure::words;
 use sealog_service::exports::put_safe_cell;
 
-/// Fields that stand in the sentence of an event, or say nothing to a person.
-const NOT_LISTED: [&str; 3] = ["actor_type", "resource_type", "ts_client"];
 /// Of a value in the page for people; files for programs have all of it.
 const SHOWN_CHARS_MAX: usize = 2000;
 
@@ -129,7 +128,7 @@ impl YourData {
         out.push_str(&format!("<dt>Why it is here</dt><dd>{}</dd>", text(&item.found)));
         for (name, node) in &view.fields {
             match node {
-                _ if NOT_LISTED.contains(name) => {}
+                _ if !listed_fields().any(|field| field.name == *name) => {}
                 Node::Object(members) if *name == "metadata" => {
                     for (name, value) in members {
                         put_value(&mut out, &words::sentence(name), value);
@@ -213,36 +212,32 @@ pub fn end_json(is_empty: bool) -> &'static [u8] {
     if is_empty { b"[]\n" } else { b"\n]\n" }
 }
 
-const COLUMNS: [&str; 14] = [
-    "reference",
-    "timestamp",
-    "project",
-    "description",
-    "action",
-    "category",
-    "found",
-    "actor_id",
-    "resource",
-    "session_id",
-    "ip_address",
-    "country",
-    "city",
-    "metadata",
-];
+/// Columns before those of the fields.
+const COLUMNS: [&str; 7] =
+    ["reference", "timestamp", "project", "description", "action", "category", "found"];
+
+/// The fields that people see.
+fn listed_fields() -> impl Iterator<Item = &'static Field> {
+    FIELDS.iter().filter(|field| field.shown == Shown::Listed)
+}
+
+fn columns() -> impl Iterator<Item = &'static str> {
+    COLUMNS.into_iter().chain(listed_fields().map(|field| field.name))
+}
 
 /// With the mark by which spreadsheets know UTF-8.
 pub fn csv_header() -> String {
-    format!("\u{feff}{}\r\n", COLUMNS.join(","))
+    format!("\u{feff}{}\r\n", columns().collect::<Vec<_>>().join(","))
 }
 
 /// No cell is a formula, whatever it holds.
 pub fn put_csv(item: &Item, about: &About, out: &mut Vec<u8>) {
     let view = &item.view;
-    for (at, column) in COLUMNS.iter().enumerate() {
+    for (at, column) in columns().enumerate() {
         if at > 0 {
             out.push(b',');
         }
-        let cell = match *column {
+        let cell = match column {
             "reference" => view.log_id.clone(),
             "timestamp" => iso_ms(view.timestamp_ms),
             "project" => about.projects.get(&item.project_id).cloned().unwrap_or_default(),

@@ -41,7 +41,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
         &["sealog-core", "sealog-cases", "sealog-engine", "sealog-store", "sealog-control", "sealog-service"],
     ),
     ("sealog-client", &[]),
-    ("sealog-cli", &["sealog-client", "sealog-core", "sealog-formats", "sealog-service"]),
+    ("sealog-cli", &["sealog-client", "sealog-core", "sealog-formats"]),
     (
         "sealog-backup",
         &[

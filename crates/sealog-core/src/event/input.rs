@@ -1,93 +1,23 @@
-//! From a request body to a stored event.
+//! What clients send: from a request body to drafts.
 
 use std::borrow::Cow;
-use std::io::Write;
 use std::ops::Range;
-use std::sync::Arc;
 
+use super::field::{Annotations, FIELDS, FieldId, Part};
 pub use crate::canonical::FIELD_SCALARS_MAX;
 use crate::canonical::{EventText, Fields};
-use crate::chain::{Head, Sealed};
-use crate::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
 use crate::json::{self, Discard, Kind, Members, Scanner, StringFacts, Watched};
 use crate::reject::{FieldProblem, Reject};
 use crate::time;
 
 /// Most events in one request. Spec 8.
 pub const BATCH_EVENTS_MAX: usize = 100;
-/// Of the events that are sealed now: what their fields mean and how their hash is made. Each stored event
-/// keeps its own.
-pub const SCHEMA_VERSION: u32 = 1;
 
 /// An event that has been read and is well formed; the catalog has not seen it yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     pub text: EventText,
     pub annotations: Annotations,
-}
-
-/// Fields outside the canonical payload. They are never hashed.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Annotations {
-    /// Of the catalog in most cases, which lives as long as the program.
-    pub category: Option<Cow<'static, str>>,
-    pub severity: Option<Cow<'static, str>>,
-    pub actor_type: Option<Box<str>>,
-    pub resource_type: Option<Box<str>>,
-    pub session_id: Option<Box<str>>,
-    pub ts_client: Option<Box<str>>,
-    /// The same for all events of a request.
-    pub ip_address: Option<Arc<str>>,
-    pub country: Option<Arc<str>>,
-    pub city: Option<Arc<str>>,
-}
-
-impl Annotations {
-    /// The fields in the order in which stores keep them.
-    pub const NAMES: [&str; 9] = [
-        "category",
-        "severity",
-        "actor_type",
-        "resource_type",
-        "session_id",
-        "ts_client",
-        "ip_address",
-        "country",
-        "city",
-    ];
-
-    /// In the order of [`Annotations::NAMES`].
-    pub fn values(&self) -> [Option<&str>; Annotations::NAMES.len()] {
-        [
-            self.category.as_deref(),
-            self.severity.as_deref(),
-            self.actor_type.as_deref(),
-            self.resource_type.as_deref(),
-            self.session_id.as_deref(),
-            self.ts_client.as_deref(),
-            self.ip_address.as_deref(),
-            self.country.as_deref(),
-            self.city.as_deref(),
-        ]
-    }
-
-    /// The other way round.
-    pub fn from_values(values: [Option<&str>; Annotations::NAMES.len()]) -> Annotations {
-        let [category, severity, actor_type, resource_type, session_id, ts_client, ip_address, country, city] =
-            values;
-        let owned = |value: Option<&str>| value.map(|value| Cow::Owned(value.to_owned()));
-        Annotations {
-            category: owned(category),
-            severity: owned(severity),
-            actor_type: actor_type.map(Into::into),
-            resource_type: resource_type.map(Into::into),
-            session_id: session_id.map(Into::into),
-            ts_client: ts_client.map(Into::into),
-            ip_address: ip_address.map(Into::into),
-            country: country.map(Into::into),
-            city: city.map(Into::into),
-        }
-    }
 }
 
 /// Most bytes that the text of an event can have: canonical text is never longer than what was sent, and a
@@ -171,30 +101,48 @@ fn utf8(body: &[u8]) -> Result<&str, Reject> {
         .map_err(|error| Reject::InvalidJson { detail: format!("not UTF-8 at byte {}", error.valid_up_to()) })
 }
 
-/// The fields that a client may send, in the order of `Inputs`.
-pub static INPUTS: [&str; 9] = [
-    "action",
-    "actor_id",
-    "resource",
-    "metadata",
-    "actor_type",
-    "resource_type",
-    "severity",
-    "session_id",
-    "ts_client",
-];
-const ACTION: usize = 0;
-const ACTOR_ID: usize = 1;
-const RESOURCE: usize = 2;
-const METADATA: usize = 3;
-const ACTOR_TYPE: usize = 4;
-const RESOURCE_TYPE: usize = 5;
-const SEVERITY: usize = 6;
-const SESSION_ID: usize = 7;
-const TS_CLIENT: usize = 8;
+/// The fields that a client may send: those that are hashed, then those that may stand in `metadata` instead.
+pub static INPUTS: [&str; INPUT_FIELDS.len()] = {
+    let (mut names, mut at) = ([""; INPUT_FIELDS.len()], 0);
+    while at < names.len() {
+        names[at] = INPUT_FIELDS[at].field().name;
+        at += 1;
+    }
+    names
+};
+const INPUT_FIELDS: [FieldId; 9] = {
+    let (mut inputs, mut count) = ([FieldId::Action; 9], 0);
+    let mut parts = [Part::Hashed, Part::Annotation].as_slice();
+    while let [part, rest @ ..] = parts {
+        let mut at = 0;
+        while at < FIELDS.len() {
+            if FIELDS[at].is_input && FIELDS[at].part as u8 == *part as u8 {
+                inputs[count] = FIELDS[at].id;
+                count += 1;
+            }
+            at += 1;
+        }
+        parts = rest;
+    }
+    assert!(count == inputs.len(), "as many as the table has");
+    inputs
+};
+const ACTION: usize = place(FieldId::Action);
+const ACTOR_ID: usize = place(FieldId::ActorId);
+const RESOURCE: usize = place(FieldId::Resource);
+const METADATA: usize = place(FieldId::Metadata);
 
 /// Those that may stand in `metadata` instead.
-const OPTIONAL: Range<usize> = ACTOR_TYPE..INPUTS.len();
+const OPTIONAL: Range<usize> = METADATA + 1..INPUTS.len();
+
+/// Where a field stands among the inputs.
+const fn place(field: FieldId) -> usize {
+    let mut at = 0;
+    while INPUT_FIELDS[at] as usize != field as usize {
+        at += 1;
+    }
+    at
+}
 
 /// What parsing an event needs for a moment; a batch uses it again for each.
 #[derive(Default)]
@@ -316,11 +264,11 @@ impl Inputs<'_> {
         }
         let metadata = field(METADATA);
         // A top-level input, or else the same key inside `metadata`, where that can stand in for it.
-        let optional = |input: usize| match field(input) {
+        let optional = |id: FieldId| match field(place(id)) {
             Some(text) => json::decode(text).map(String::into_boxed_str),
-            None => stand_in(self.inside[input]?),
+            None => stand_in(self.inside[place(id)]?),
         };
-        let resource_type = optional(RESOURCE_TYPE).or_else(|| {
+        let resource_type = optional(FieldId::ResourceType).or_else(|| {
             // A slash has one canonical spelling, and no other character's has a slash in it.
             let (kind, _) = field(RESOURCE)?.split_once('/')?;
             let kind = match kind.contains('\\') {
@@ -331,11 +279,11 @@ impl Inputs<'_> {
         });
         Ok(Draft {
             annotations: Annotations {
-                actor_type: optional(ACTOR_TYPE),
+                actor_type: optional(FieldId::ActorType),
                 resource_type,
-                severity: optional(SEVERITY).map(|text| Cow::Owned(text.into_string())),
-                session_id: optional(SESSION_ID),
-                ts_client: optional(TS_CLIENT).filter(|text| time::is_rfc3339(text)),
+                severity: optional(FieldId::Severity).map(|text| Cow::Owned(text.into_string())),
+                session_id: optional(FieldId::SessionId),
+                ts_client: optional(FieldId::TsClient).filter(|text| time::is_rfc3339(text)),
                 ..Annotations::default()
             },
             text: EventText::new(Fields {
@@ -370,224 +318,9 @@ fn stand_in(text: &str) -> Option<Box<str>> {
     usable.then(|| json::decode(text).map(String::into_boxed_str))?
 }
 
-/// An event as it is kept: what was sealed, its text, and its annotations.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredEvent {
-    /// The [`SCHEMA_VERSION`] of the program that sealed it. It is kept with the record and is not hashed.
-    pub schema_version: u32,
-    pub tenant_id: TenantId,
-    pub project_id: ProjectId,
-    pub sealed: Sealed,
-    /// Equal to the time prefix of `log_id`, unless someone has tampered with a store that keeps it apart.
-    pub timestamp_ms: u64,
-    pub text: EventText,
-    pub annotations: Annotations,
-}
-
-/// What reads return of an event, in this order. The second half of each says whether it is always there.
-pub const STORED_FIELDS: [(&str, bool); 21] = [
-    ("log_id", true),
-    ("tenant_id", true),
-    ("project_id", true),
-    ("schema_version", true),
-    ("action", true),
-    ("category", false),
-    ("severity", false),
-    ("actor_id", false),
-    ("actor_type", false),
-    ("resource", false),
-    ("resource_type", false),
-    ("session_id", false),
-    ("ts_client", false),
-    ("ip_address", false),
-    ("country", false),
-    ("city", false),
-    ("metadata", false),
-    ("timestamp", true),
-    ("chain_seq", true),
-    ("prev_hash", true),
-    ("hash", true),
-];
-
-impl StoredEvent {
-    pub fn new(chain: ChainId, sealed: Sealed, draft: Draft) -> StoredEvent {
-        StoredEvent {
-            schema_version: SCHEMA_VERSION,
-            tenant_id: chain.tenant_id,
-            project_id: chain.project_id,
-            timestamp_ms: sealed.timestamp_ms(),
-            sealed,
-            text: draft.text,
-            annotations: draft.annotations,
-        }
-    }
-
-    pub fn head(&self) -> Head {
-        self.sealed.head()
-    }
-
-    /// Whether this program knows what the fields of the event mean. A store keeps no event of which it does
-    /// not.
-    pub fn has_known_schema(&self) -> bool {
-        (1..=SCHEMA_VERSION).contains(&self.schema_version)
-    }
-
-    /// The JSON object that reads return: fields in the documented order, absent ones left out.
-    pub fn put_json(&self, out: &mut Vec<u8>) {
-        let fields = self.text.fields();
-        let a = &self.annotations;
-        out.extend_from_slice(b"{\"log_id\":\"");
-        out.extend_from_slice(&self.sealed.log_id.to_text());
-        out.extend_from_slice(b"\",\"tenant_id\":\"");
-        out.extend_from_slice(&self.tenant_id.0.to_text());
-        out.extend_from_slice(b"\",\"project_id\":\"");
-        out.extend_from_slice(&self.project_id.0.to_text());
-        out.extend_from_slice(b"\",\"schema_version\":");
-        put_number(out, u64::from(self.schema_version));
-        put_raw(out, "action", Some(fields.action));
-        put_text(out, "category", a.category.as_deref());
-        put_text(out, "severity", a.severity.as_deref());
-        put_raw(out, "actor_id", fields.actor_id);
-        put_text(out, "actor_type", a.actor_type.as_deref());
-        put_raw(out, "resource", fields.resource);
-        put_text(out, "resource_type", a.resource_type.as_deref());
-        put_text(out, "session_id", a.session_id.as_deref());
-        put_text(out, "ts_client", a.ts_client.as_deref());
-        put_text(out, "ip_address", a.ip_address.as_deref());
-        put_text(out, "country", a.country.as_deref());
-        put_text(out, "city", a.city.as_deref());
-        put_raw(out, "metadata", fields.metadata);
-        out.extend_from_slice(b",\"timestamp\":\"");
-        time::put_iso_ms(self.timestamp_ms, out);
-        out.extend_from_slice(b"\",\"chain_seq\":");
-        put_number(out, self.sealed.chain_seq);
-        out.extend_from_slice(b",\"prev_hash\":\"");
-        out.extend_from_slice(&self.sealed.prev_hash.to_text());
-        out.extend_from_slice(b"\",\"hash\":\"");
-        out.extend_from_slice(&self.sealed.hash.to_text());
-        out.extend_from_slice(b"\"}");
-    }
-
-    /// Reads what [`StoredEvent::put_json`] writes, from a response or an export. White space and the order
-    /// of fields do not matter; the text of each value does.
-    pub fn parse_json(text: &str) -> Result<StoredEvent, String> {
-        parse_stored(text)
-    }
-}
-
-fn put_name(out: &mut Vec<u8>, name: &str) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":");
-}
-
-fn put_number(out: &mut Vec<u8>, number: u64) {
-    write!(out, "{number}").expect("memory takes everything");
-}
-
-fn put_raw(out: &mut Vec<u8>, name: &str, json: Option<&str>) {
-    if let Some(json) = json {
-        put_name(out, name);
-        out.extend_from_slice(json.as_bytes());
-    }
-}
-
-fn put_text(out: &mut Vec<u8>, name: &str, value: Option<&str>) {
-    if let Some(value) = value {
-        put_name(out, name);
-        json::put_string(value, out);
-    }
-}
-
-fn parse_stored(text: &str) -> Result<StoredEvent, String> {
-    let object = json::canonical(text).map_err(|error| error.to_string())?;
-    if !object.starts_with('{') {
-        return Err("an event must be a JSON object".into());
-    }
-    let mut members = std::collections::HashMap::new();
-    for (key, value) in Members::of(&object) {
-        if members.insert(&key[1..key.len() - 1], value).is_some() {
-            return Err(format!("duplicate field `{}`", &key[1..key.len() - 1]));
-        }
-    }
-    let raw = |name: &str| members.get(name).copied().filter(|value| *value != "null");
-    let string_json = |name: &str| match raw(name) {
-        Some(value) if !value.starts_with('"') => Err(format!("`{name}` is not a string")),
-        value => Ok(value),
-    };
-    let string = |name: &str| {
-        string_json(name)?
-            .map(|value| {
-                json::decode(value).ok_or_else(|| format!("`{name}` holds half of a surrogate pair"))
-            })
-            .transpose()
-    };
-    fn required<T>(
-        name: &str,
-        value: Option<String>,
-        parse: impl Fn(&str) -> Option<T>,
-    ) -> Result<T, String> {
-        let value = value.ok_or_else(|| format!("`{name}` is missing"))?;
-        parse(&value).ok_or_else(|| format!("`{name}` is malformed: {value}"))
-    }
-    // One spelling each: the text of the id is hashed, so a lower-case one is another text.
-    let log_id =
-        required("log_id", string("log_id")?, |text| Ulid::parse(text).filter(|id| id.to_string() == text))?;
-    let uuid = |text: &str| Uuid::parse(text).filter(|id| id.to_string() == text);
-    let chain_seq = raw("chain_seq").ok_or("`chain_seq` is missing")?;
-    let mut values = [const { None }; Annotations::NAMES.len()];
-    for (name, value) in Annotations::NAMES.iter().zip(&mut values) {
-        *value = string(name)?;
-    }
-    let annotations = Annotations::from_values(values.each_ref().map(Option::as_deref));
-    let metadata = raw("metadata");
-    if metadata.is_some_and(|value| !value.starts_with('{')) {
-        return Err("`metadata` is not an object".into());
-    }
-    Ok(StoredEvent {
-        schema_version: raw("schema_version").map_or(Ok(SCHEMA_VERSION), |version| {
-            parse_schema_version(version).ok_or_else(|| format!("`schema_version` is malformed: {version}"))
-        })?,
-        tenant_id: TenantId(required("tenant_id", string("tenant_id")?, uuid)?),
-        project_id: ProjectId(required("project_id", string("project_id")?, uuid)?),
-        sealed: Sealed {
-            // The specification's integers have 63 bits.
-            chain_seq: chain_seq
-                .parse()
-                .ok()
-                .filter(|seq| i64::try_from(*seq).is_ok())
-                .ok_or_else(|| format!("`chain_seq` is malformed: {chain_seq}"))?,
-            log_id,
-            prev_hash: required("prev_hash", string("prev_hash")?, Hash::parse)?,
-            hash: required("hash", string("hash")?, Hash::parse)?,
-        },
-        timestamp_ms: required("timestamp", string("timestamp")?, time::parse_iso_ms)?,
-        text: EventText::new(Fields {
-            action: string_json("action")?.ok_or("`action` is missing")?,
-            actor_id: string_json("actor_id")?,
-            resource: string_json("resource")?,
-            metadata,
-        }),
-        annotations,
-    })
-}
-
-/// A positive integer in its one spelling.
-pub(crate) fn parse_schema_version(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|version: &u32| *version > 0 && version.to_string() == text)
-}
-
-impl StoredEvent {
-    /// The chain of this event, given the mode, which an event does not carry.
-    pub fn chain(&self, mode: Mode) -> ChainId {
-        ChainId { tenant_id: self.tenant_id, project_id: self.project_id, mode }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Random80;
     use crate::reject::Code;
 
     fn single(body: &str) -> Result<Draft, Reject> {
@@ -809,104 +542,5 @@ mod tests {
         let many = format!("{{\"events\":[{}]}}", vec!["{}"; 101].join(","));
         let batch = parse_batch(many.as_bytes()).unwrap();
         assert_eq!((batch.count, batch.events.len()), (101, 100));
-    }
-
-    #[test]
-    fn an_event_with_an_action_alone_has_the_fields_that_are_always_there() {
-        let chain = ChainId {
-            tenant_id: TenantId(Uuid([1; 16])),
-            project_id: ProjectId(Uuid([2; 16])),
-            mode: Mode::Live,
-        };
-        let draft = single(r#"{"action":"a.b"}"#).unwrap();
-        let sealed = Head::EMPTY.seal(chain.tenant_id, &draft.text, 1_700_000_000_123, Random80([0; 10]));
-        let mut json = Vec::new();
-        StoredEvent::new(chain, sealed, draft).put_json(&mut json);
-        let json = String::from_utf8(json).unwrap();
-        let names: Vec<_> = Members::of(&json).map(|(key, _)| key.trim_matches('"')).collect();
-        let always = STORED_FIELDS.iter().filter(|(_, always)| *always).map(|(name, _)| *name);
-        assert_eq!(names, always.collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn stored_events_are_written_in_the_documented_order_and_read_back() {
-        let chain = ChainId {
-            tenant_id: TenantId(Uuid([1; 16])),
-            project_id: ProjectId(Uuid([2; 16])),
-            mode: Mode::Live,
-        };
-        let mut draft =
-            single(r#"{"action":"a.b","actor_id":"x","resource":"r/1","metadata":{"z":1e5}}"#).unwrap();
-        draft.annotations = Annotations {
-            category: Some("cat".into()),
-            severity: Some("info".into()),
-            actor_type: Some("user".into()),
-            resource_type: Some("r".into()),
-            session_id: Some("s\"".into()),
-            ts_client: Some("2026-11-15T00:00:00Z".into()),
-            ip_address: Some("127.0.0.1".into()),
-            country: Some("DE".into()),
-            city: Some("Köln".into()),
-        };
-        let sealed = Head::EMPTY.seal(chain.tenant_id, &draft.text, 1_700_000_000_123, Random80([0; 10]));
-        let event = StoredEvent::new(chain, sealed, draft);
-        let mut json = Vec::new();
-        event.put_json(&mut json);
-        let json = String::from_utf8(json).unwrap();
-        let names: Vec<_> = Members::of(&json).map(|(key, _)| key.trim_matches('"')).collect();
-        assert_eq!(
-            names.join(", "),
-            "log_id, tenant_id, project_id, schema_version, action, category, severity, actor_id, actor_type, resource, resource_type, \
-             session_id, ts_client, ip_address, country, city, metadata, timestamp, chain_seq, prev_hash, hash"
-        );
-        assert_eq!(names, STORED_FIELDS.map(|(name, _)| name));
-        assert!(json.contains(r#""timestamp":"2023-11-14T22:13:20.123Z""#));
-        assert_eq!(StoredEvent::parse_json(&json), Ok(event.clone()));
-        let spaced = json.replace("\":", "\" : ");
-        assert_eq!(StoredEvent::parse_json(&spaced), Ok(event));
-    }
-
-    #[test]
-    fn an_event_is_written_with_the_schema_version_that_is_kept_with_it() {
-        let chain = ChainId {
-            tenant_id: TenantId(Uuid([1; 16])),
-            project_id: ProjectId(Uuid([2; 16])),
-            mode: Mode::Live,
-        };
-        let draft = single(r#"{"action":"a.b"}"#).unwrap();
-        let sealed = Head::EMPTY.seal(chain.tenant_id, &draft.text, 1_700_000_000_123, Random80([0; 10]));
-        let new = StoredEvent::new(chain, sealed, draft);
-        assert_eq!((new.schema_version, new.has_known_schema()), (1, true));
-        for (schema_version, known) in [(0, false), (1, true), (2, false)] {
-            assert_eq!(StoredEvent { schema_version, ..new.clone() }.has_known_schema(), known);
-        }
-        let later = StoredEvent { schema_version: 2, ..new.clone() };
-        let mut json = Vec::new();
-        later.put_json(&mut json);
-        let json = String::from_utf8(json).unwrap();
-        assert!(json.contains(r#","schema_version":2,"action""#), "{json}");
-        assert_eq!(StoredEvent::parse_json(&json), Ok(later));
-        // Text that does not say is of the first version.
-        assert_eq!(StoredEvent::parse_json(&json.replace(r#""schema_version":2,"#, "")), Ok(new));
-        for wrong in ["0", "-1", "1.0", "\"1\"", "4294967296"] {
-            let text = json.replace(r#""schema_version":2"#, &format!(r#""schema_version":{wrong}"#));
-            assert!(StoredEvent::parse_json(&text).unwrap_err().starts_with("`schema_version` is malformed"));
-        }
-    }
-
-    #[test]
-    fn malformed_stored_events_are_refused_with_the_field() {
-        for (text, problem) in [
-            ("[]", "an event must be a JSON object"),
-            ("{}", "`log_id` is missing"),
-            (r#"{"log_id":1}"#, "`log_id` is not a string"),
-            (
-                r#"{"log_id":"01arz3ndektsv4rrffq69g5fav"}"#,
-                "`log_id` is malformed: 01arz3ndektsv4rrffq69g5fav",
-            ),
-            (r#"{"hash":"a","hash":"a"}"#, "duplicate field `hash`"),
-        ] {
-            assert_eq!(StoredEvent::parse_json(text), Err(problem.to_owned()));
-        }
     }
 }
