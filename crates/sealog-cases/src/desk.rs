@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sealog_control::{
     Case, CaseEntry, CaseEvent, CaseEvents, CaseId, CaseSaved, CaseScope, CaseState, CaseWrite, Identifier,
-    IdentityCheck, IdentityMethod, IdentityOutcome, NewNotice, PersonId, Project, Role,
+    IdentityCheck, IdentityMethod, IdentityOutcome, NewNotice, PersonId, Project,
 };
 use sealog_core::id::TenantId;
 use sealog_store::StoreError;
@@ -65,11 +65,6 @@ impl CaseDesk {
     /// Those that the case leaves in its projects.
     pub async fn events(&self, case: &Case) -> Result<Vec<CaseEvent>, StoreError> {
         self.control.events_of_case(case.tenant_id, case.id, EVENTS_MAX).await
-    }
-
-    /// Whether somebody may be given cases.
-    pub fn takes_cases(role: Role) -> bool {
-        matches!(role, Role::Owner | Role::PrivacyOfficer)
     }
 
     pub async fn open(
@@ -316,7 +311,7 @@ impl CaseDesk {
         let member = self.control.member(case.tenant_id, assignee).await?;
         let now_ms = self.world.now_ms();
         let member = member.filter(|member| {
-            !member.membership.has_ended(now_ms) && CaseDesk::takes_cases(member.membership.role)
+            !member.membership.has_ended(now_ms) && member.membership.role.rules().takes_cases
         });
         let Some(member) = member else { return Err(unknown("assignee").into()) };
         let muted =

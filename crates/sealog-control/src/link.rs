@@ -13,11 +13,12 @@ use sealog_store::pool::Payer;
 use crate::control::{Answer, Changed, Control};
 use crate::db::{Db, DbError, Listed, Lock, Row, all, count, one, params};
 use crate::error::ChangeError;
-use crate::membership::{self, Grants, Member, Membership, NewMember, Role};
+use crate::membership::{self, Grants, Member, Membership, NewMember};
 use crate::outbox::{self, NewNotice};
 use crate::person::{self, NewPerson, Person, PersonId};
 use crate::person_record::PersonRecords;
 use crate::record::{self, NewRecord, Records};
+use crate::role::Role;
 use crate::{sent, session, tenant};
 
 /// Links to a new password that were mailed to a person and work at a time.

@@ -9,6 +9,7 @@ use crate::db::{
 use crate::error::ChangeError;
 use crate::person::{self, NewPerson, Person, PersonId};
 use crate::record::Records;
+use crate::role::Role;
 use crate::{sent, session, tenant};
 
 impl Control {
@@ -98,40 +99,6 @@ impl Control {
             let sql = format!("{} WHERE person_id = ?1 ORDER BY memberships.number", MEMBERS.select);
             all(db, &sql, params![person_id], read)
         })
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    Owner,
-    Admin,
-    Developer,
-    PrivacyOfficer,
-    Auditor,
-}
-
-impl Role {
-    pub const ALL: [Role; 5] =
-        [Role::Owner, Role::Admin, Role::Developer, Role::PrivacyOfficer, Role::Auditor];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Role::Owner => "owner",
-            Role::Admin => "admin",
-            Role::Developer => "developer",
-            Role::PrivacyOfficer => "privacy_officer",
-            Role::Auditor => "auditor",
-        }
-    }
-
-    /// Whether somebody who has it may make others what they are. Admins have no say over owners, neither
-    /// over those who are nor over who becomes one.
-    pub fn may_give(self, given: Role) -> bool {
-        match self {
-            Role::Owner => true,
-            Role::Admin => given != Role::Owner,
-            Role::Developer | Role::PrivacyOfficer | Role::Auditor => false,
-        }
     }
 }
 

@@ -36,16 +36,10 @@ pub enum Capability {
     ManageCases,
 }
 
-const OWNER: usize = 0;
-const ADMIN: usize = 1;
-const DEVELOPER: usize = 2;
-const PRIVACY_OFFICER: usize = 3;
-const AUDITOR: usize = 4;
-
 const YES: bool = true;
 const NO: bool = false;
 
-/// In the order of owner, admin, developer, privacy officer, auditor.
+/// In the order of [`Role::ALL`]: owner, admin, developer, privacy officer, auditor.
 #[rustfmt::skip]
 pub const CAPABILITIES: &[(Capability, [bool; 5])] = &[
     (Capability::ReadEvents,    [YES, YES, YES, YES, YES]),
@@ -71,14 +65,7 @@ pub const CAPABILITIES: &[(Capability, [bool; 5])] = &[
 ];
 
 pub fn may(role: Role, capability: Capability) -> bool {
-    let column = match role {
-        Role::Owner => OWNER,
-        Role::Admin => ADMIN,
-        Role::Developer => DEVELOPER,
-        Role::PrivacyOfficer => PRIVACY_OFFICER,
-        Role::Auditor => AUDITOR,
-    };
-    CAPABILITIES.iter().any(|(known, roles)| *known == capability && roles[column])
+    CAPABILITIES.iter().any(|(known, roles)| *known == capability && roles[role as usize])
 }
 
 pub(crate) fn may_give(role: Role, given: Role) -> bool {

@@ -8,7 +8,7 @@ use axum::http::header::{HeaderName, HeaderValue, ORIGIN};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
-use sealog_control::{ListPage, Project, Role};
+use sealog_control::{ListPage, Project};
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
 use sealog_core::reject::Code;
@@ -212,7 +212,7 @@ async fn find_place(
     if !may(membership.role, capability) || (is_system && !may(membership.role, Capability::SystemLog)) {
         return Err(Problem::not_allowed());
     }
-    if membership.role == Role::Auditor {
+    if membership.role.rules().needs_second_factor {
         let authenticator = app.service.control.authenticator(who.person.id).await.map_err(of_control)?;
         if !authenticator.is_some_and(|authenticator| authenticator.is_confirmed()) {
             return Err(see_other(ENROL).into());

@@ -1,6 +1,5 @@
 //! What surrounds a page.
 
-use sealog_control::Role;
 use sealog_core::id::Mode;
 
 use crate::app::Dashboard;
@@ -144,16 +143,6 @@ impl<'a> Shell<'a> {
     }
 }
 
-pub(crate) fn role_name(role: Role) -> &'static str {
-    match role {
-        Role::Owner => "Owner",
-        Role::Admin => "Admin",
-        Role::Developer => "Developer",
-        Role::PrivacyOfficer => "Privacy officer",
-        Role::Auditor => "Auditor",
-    }
-}
-
 /// Beside its events.
 fn about_chain(place: &Place) -> Vec<(&'static str, &'static str, &'static str, Current)> {
     let mut pages = Vec::new();
@@ -244,7 +233,7 @@ fn rail(place: &Place, shown: Option<Current>) -> Rail {
     let here = place.chain.as_ref().map(|(project, _)| project.name.clone());
     Rail {
         organisation: place.tenant.name.clone(),
-        role: role_name(place.role()),
+        role: place.role().rules().label,
         is_test: place.chain.as_ref().is_some_and(|(_, mode)| *mode == Mode::Test),
         is_system,
         modes: modes.collect(),

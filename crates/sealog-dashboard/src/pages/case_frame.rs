@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
+use sealog_cases::CaseError;
 use sealog_cases::dates::{self, described, long_day};
 use sealog_cases::desk::Seen;
 use sealog_cases::words::{Named, case_name};
-use sealog_cases::{CaseDesk, CaseError};
-use sealog_control::{Case, CaseEntry, CaseId, CaseState, ListPage, PersonId, Role};
+use sealog_control::{Case, CaseEntry, CaseId, CaseState, ListPage, PersonId};
 use sealog_core::id::Uuid;
 use sealog_service::system_chain::actions;
 use serde_json::json;
@@ -127,7 +127,7 @@ pub(crate) async fn find(app: &Dashboard, asked: &Asked, tab: &str) -> Result<Ca
 /// Auditors see closed cases that lie within what they were granted; everybody else who may see cases sees
 /// all.
 pub(crate) fn may_see(place: &Place, case: &Case) -> bool {
-    if place.role() != Role::Auditor {
+    if !place.role().rules().has_window {
         return true;
     }
     let grants = &place.membership.grants;
@@ -379,9 +379,9 @@ pub(crate) async fn assignees(app: &Dashboard, asked: &Asked, chosen: &str) -> R
     let page = ListPage { after: None, limit: MEMBERS_MAX };
     let now_ms = app.service.world.now_ms();
     let members = app.service.control.members(asked.place().tenant.id, page).await.map_err(of_control)?;
-    let takes = members.iter().filter(|member| {
-        CaseDesk::takes_cases(member.membership.role) && !member.membership.has_ended(now_ms)
-    });
+    let takes = members
+        .iter()
+        .filter(|member| member.membership.role.rules().takes_cases && !member.membership.has_ended(now_ms));
     let nobody = Choice { value: String::new(), label: "Nobody yet".into(), is_chosen: chosen.is_empty() };
     let choice =
         |id: String, email: &str| Choice { is_chosen: id == chosen, value: id, label: visible(email) };

@@ -8,7 +8,7 @@ use axum::response::Response;
 use sealog_cases::clock::Calendar;
 use sealog_cases::dates::dates_of;
 use sealog_cases::words::{Named, case_name};
-use sealog_control::{Case, CaseState, ListPage, Role};
+use sealog_control::{Case, CaseState, ListPage};
 use sealog_core::id::Uuid;
 use sealog_service::system_chain::actions;
 use serde_json::json;
@@ -82,9 +82,9 @@ pub(crate) fn row(list: &str, case: &Case, calendar: &Calendar, now_ms: u64) -> 
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let place = asked.place();
-    let (tenant_id, is_auditor) = (place.tenant.id, place.role() == Role::Auditor);
+    let (tenant_id, sees_closed) = (place.tenant.id, place.role().rules().has_window);
     let here = format!("/app/o/{tenant_id}/cases");
-    let is_closed = is_auditor || asked.query_value("closed").is_some();
+    let is_closed = sees_closed || asked.query_value("closed").is_some();
     let after = asked.query_value("after").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
     let after = after.transpose()?;
     let page = ListPage { after, limit: CASES_ON_PAGE + 1 };
@@ -108,7 +108,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     Ok(html(&Page {
         shell: Shell::new(&app, &asked, Some(Current::Cases)),
         may_manage: place.may(Capability::ManageCases),
-        may_see_open: !is_auditor,
+        may_see_open: !sees_closed,
         is_closed,
         rows,
         next,
@@ -120,7 +120,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 /// What is due next, for the overview of those who may see it.
 pub(crate) async fn due_next(app: &Dashboard, asked: &Asked) -> Result<Option<(String, Vec<Row>)>, Problem> {
     let place = asked.place();
-    if !place.may(Capability::ViewCases) || place.role() == Role::Auditor {
+    if !place.may(Capability::ViewCases) || place.role().rules().has_window {
         return Ok(None);
     }
     let (tenant_id, now_ms) = (place.tenant.id, app.service.world.now_ms());

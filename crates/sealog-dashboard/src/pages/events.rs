@@ -7,7 +7,7 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, VARY};
 use axum::response::Response;
-use sealog_control::{Grants, Role};
+use sealog_control::Grants;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode};
 use sealog_core::query::{Filter, ListQuery, encode_cursor};
@@ -125,7 +125,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     } else {
         find(&app, chain, &parsed, &place.membership.grants).await?
     };
-    if place.role() == Role::Auditor && !has_error {
+    if place.role().rules().seals_views && !has_error {
         let names: Vec<&str> = given.iter().map(|(name, _)| name.as_str()).collect();
         let seqs: Vec<u64> = found.events.iter().map(|event| event.sealed.chain_seq).collect();
         let metadata = json!({
@@ -229,7 +229,7 @@ async fn recent<'f>(
     is_newest: bool,
 ) -> Result<Cow<'f, [StoredEvent]>, Problem> {
     let place = asked.place();
-    if is_newest || place.role() == Role::Auditor {
+    if is_newest || place.role().rules().seals_views {
         return Ok(Cow::Borrowed(&found.events));
     }
     query_bar::recent(app, chain, &place.membership.grants).await.map(Cow::Owned)
@@ -237,7 +237,8 @@ async fn recent<'f>(
 
 /// Whether what this person sees of the chain is recorded in the chain itself.
 pub(crate) fn is_own_echo(place: &Place) -> bool {
-    place.role() == Role::Auditor && place.chain.as_ref().is_some_and(|(project, _)| project.id.is_system())
+    place.role().rules().seals_views
+        && place.chain.as_ref().is_some_and(|(project, _)| project.id.is_system())
 }
 
 /// Where what comes behind the newest page is told.

@@ -7,13 +7,10 @@ use sealog_core::time::{DAY_MS, Date, iso_ms};
 use crate::app::Dashboard;
 use crate::capability::may_give;
 use crate::gate::of_control;
-use crate::layout::role_name;
 use crate::problem::Problem;
 use crate::request::{Asked, Place};
 use crate::text::{day, visible};
 
-/// How long an auditor stays a member, unless something else was said.
-const AUDITOR_DAYS: u64 = 90;
 /// Projects that are granted one by one.
 const GRANTED_MAX: usize = 200;
 
@@ -90,7 +87,7 @@ fn projects(place: &Place, chosen: &[String]) -> Vec<Choice> {
 pub(crate) fn roles(by: Role, chosen: Option<Role>) -> Vec<Choice> {
     let choice = |role: Role| Choice {
         value: role.as_str().into(),
-        label: role_name(role).into(),
+        label: role.rules().label.into(),
         is_chosen: chosen == Some(role),
     };
     given_by(by).into_iter().map(choice).collect()
@@ -121,7 +118,7 @@ pub(crate) async fn limits(
         Ok(dates) => dates,
         Err(problem) => return Ok(Err(problem)),
     };
-    if role != Role::Auditor {
+    if !role.rules().has_window {
         // Whoever typed them believes that they limit what the member sees.
         if !values(asked, "project").is_empty() || dates.from_ms.is_some() || dates.until_ms.is_some() {
             return Ok(Err(ONLY_AUDITORS));
@@ -162,7 +159,7 @@ fn dates(asked: &Asked, role: Role, now_ms: u64) -> Result<Dates, &'static str> 
     if from_ms.zip(until_ms).is_some_and(|(from, until)| from >= until) {
         return Err("The first day of the window comes after its last.");
     }
-    let default = (role == Role::Auditor).then(|| now_ms.saturating_add(AUDITOR_DAYS * DAY_MS));
+    let default = role.rules().grant_days.map(|days| now_ms.saturating_add(days * DAY_MS));
     let ends_at_ms = ends.map(Date::end_ms).or(default);
     if ends_at_ms.is_some_and(|end| end <= now_ms) {
         return Err("The last day of the membership is over.");

@@ -10,7 +10,7 @@ use sealog_service::people::{InvitationError, Token};
 
 use crate::app::Dashboard;
 use crate::gate::of_control;
-use crate::layout::{Plain, role_name};
+use crate::layout::Plain;
 use crate::pages::claim::{GONE, token_in};
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
@@ -130,7 +130,7 @@ async fn offer(
     };
     Ok(Offer {
         organisation: tenant.name,
-        role: role_name(invitation.role),
+        role: invitation.role.rules().label,
         email: invitation.email.clone(),
         step,
     })

@@ -14,7 +14,7 @@ use sealog_service::admin::{Actor, AdminError, FieldError};
 use crate::app::Dashboard;
 use crate::capability::may_give;
 use crate::gate::of_control;
-use crate::layout::{Current, Shell, role_name};
+use crate::layout::{Current, Shell};
 use crate::pages::grants::{self, Choice, Fields, given_by};
 use crate::problem::{Problem, of_admin};
 use crate::request::{Asked, html, html_with, see_other};
@@ -56,7 +56,7 @@ impl<'a> Page<'a> {
             here: format!("{members}/{}", member.person.id.0),
             members,
             email: visible(&member.person.email),
-            role: role_name(membership.role),
+            role: membership.role.rules().label,
             since: moment(membership.created_at_ms),
             ended: ended.map(moment),
             has_authenticator: !confirmed.map_err(of_control)?.is_empty(),

@@ -12,7 +12,7 @@ use sealog_service::people::{INVITATIONS_MAX, LinkError};
 use crate::app::Dashboard;
 use crate::capability::may_give;
 use crate::gate::of_control;
-use crate::layout::{Current, Shell, role_name};
+use crate::layout::{Current, Shell};
 use crate::pages::grants::{self, Choice, Fields, given_by};
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
@@ -106,7 +106,7 @@ fn row(here: &str, member: &Member, confirmed: &[PersonId], now_ms: u64) -> Row 
     Row {
         href: format!("{here}/{}", member.person.id.0),
         email: visible(&member.person.email),
-        role: role_name(membership.role),
+        role: membership.role.rules().label,
         since: day(membership.created_at_ms),
         limits: grants::described(&membership.grants, membership.ends_at_ms),
         has_ended: membership.has_ended(now_ms),
@@ -120,7 +120,7 @@ fn invited_row(link: &Link, role: Role) -> Option<InvitedRow> {
         may_withdraw: may_give(role, invitation.role),
         id: link.id.to_string(),
         email: visible(&invitation.email),
-        role: role_name(invitation.role),
+        role: invitation.role.rules().label,
         until: day(link.expires_at_ms),
     })
 }

@@ -9,7 +9,7 @@ use sealog_core::id::{ChainId, Mode, ProjectId, TenantId};
 
 use crate::app::Dashboard;
 use crate::gate::{ENROL, of_control};
-use crate::layout::{Plain, Shell, role_name};
+use crate::layout::{Plain, Shell};
 use crate::problem::Problem;
 use crate::request::{Asked, html, own_path, see_other};
 
@@ -68,7 +68,7 @@ async fn organisation(app: &Dashboard, membership: &Membership) -> Result<Option
         Some(project_id) => Some(first_page(app, tenant.id, project_id).await?),
         None => None,
     };
-    Ok(Some(Organisation { name: tenant.name, role: role_name(membership.role), href }))
+    Ok(Some(Organisation { name: tenant.name, role: membership.role.rules().label, href }))
 }
 
 /// Figures; without an event there are none, and the list of events says how to send the first.

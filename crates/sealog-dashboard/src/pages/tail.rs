@@ -12,7 +12,6 @@ use axum::body::Body;
 use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
 use axum::response::Response;
-use sealog_control::Role;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::ChainId;
 use sealog_core::query::Filter;
@@ -240,7 +239,7 @@ pub(crate) async fn is_admitted(app: &Dashboard, asked: &Asked) -> bool {
     if who.session.needs_code || who.must_enrol.is_some() || !who.memberships.contains(membership) {
         return false;
     }
-    if membership.role != Role::Auditor {
+    if !membership.role.rules().needs_second_factor {
         return true;
     }
     let confirmed = app.service.control.with_authenticator(vec![who.person.id]).await;
