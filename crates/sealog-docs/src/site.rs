@@ -193,7 +193,7 @@ mod tests {
         let program = Program {
             commands: vec![Command {
                 name: "sealog serve".into(),
-                about: "Runs the server".into(),
+                about: "Run the server".into(),
                 usage: "sealog serve [OPTIONS]".into(),
                 arguments: vec![Argument { name: "--listen <ADDRESS>".into(), help: "a | b".into() }],
             }],

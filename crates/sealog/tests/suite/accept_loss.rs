@@ -120,7 +120,7 @@ fn what_cannot_be_meant_is_refused_and_changes_nothing() {
     server.stop();
     let help = sealog().args(["accept-loss", "--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    for word in ["--chain", "--reason", "--json", "cannot be taken back", "sealog.loss_accepted"] {
+    for word in ["--chain", "--reason", "--json", "cannot undo", "sealog.loss_accepted"] {
         assert!(help.contains(word), "{word} in {help}");
     }
 }

@@ -201,7 +201,7 @@ fn migrate_makes_the_schema_and_says_what_is_wrong() {
     };
     let (done, said) = migrate(&database.url(), &["--dry-run"]);
     assert!(
-        done && said.contains("sealog_control: not there") && said.ends_with("nothing was changed\n"),
+        done && said.contains("sealog_control: missing") && said.ends_with("dry run: no changes made\n"),
         "{said}"
     );
     assert_eq!(database.sql("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'sealog%'"), "0");
@@ -211,11 +211,11 @@ fn migrate_makes_the_schema_and_says_what_is_wrong() {
         .iter()
         .map(|dir| std::fs::read_dir(dir).unwrap().count())
         .sum::<usize>();
-    assert!(done && said.contains(&format!("{steps} steps were made")), "{said}");
+    assert!(done && said.contains(&format!("ran {steps} steps")), "{said}");
     let (done, said) = migrate(&database.url(), &["--dry-run"]);
     assert!(done && said.contains("nothing to do"), "{said}");
     let (done, said) = migrate(&database.url(), &[]);
-    assert!(done && said.contains("0 steps were made"), "{said}");
+    assert!(done && said.contains("ran 0 steps"), "{said}");
     let (done, said) = migrate(&database.url(), &["--json"]);
     assert!(done && said == "{\"citus\":false,\"steps\":0}\n", "{said}");
     let ends_with = |store: &str| {

@@ -245,7 +245,7 @@ fn an_owner_whom_nobody_has_claimed_gets_another_link_to_claim_the_account() {
     let first = std::fs::read_to_string(data.join("first-run.txt")).unwrap();
     let first = first.split_whitespace().find(|word| word.starts_with(&page)).unwrap().to_owned();
     let (second, noted) = link(&data, &["--email", "owner@localhost"]);
-    assert!(noted.contains("Nobody has claimed this account yet"), "{noted}");
+    assert!(noted.contains("This account is not claimed yet"), "{noted}");
     let claim = |link: &str| {
         let form =
             format!("token={}&email=me%40example.org&password=a+long+password", secret_of(link, &page));

@@ -159,12 +159,12 @@ fn bad_settings_are_errors_at_start() {
     std::fs::remove_file(dir.path().join("sealog.toml")).unwrap();
     refused(
         &run(&["--geoip-db", "missing.mmdb"], None),
-        "--geoip-db: geoip_db cannot be used: missing.mmdb: No such file",
+        "--geoip-db: cannot use geoip_db: missing.mmdb: No such file",
     );
     std::fs::write(dir.path().join("broken.mmdb"), "MaxMind.com").unwrap();
     refused(
         &run(&[], Some(("SEALOG_GEOIP_DB", "broken.mmdb"))),
-        "SEALOG_GEOIP_DB: geoip_db cannot be used: broken.mmdb: it is not a whole MMDB file",
+        "SEALOG_GEOIP_DB: cannot use geoip_db: broken.mmdb: it is not a whole MMDB file",
     );
     assert!(!dir.path().join("data").exists(), "nothing is created before the settings are right");
 }
