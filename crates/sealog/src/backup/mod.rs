@@ -51,7 +51,7 @@ pub(crate) use restore::{command as restore_command, run as restore};
 
 pub(crate) fn command() -> Command {
     Command::new("backup")
-        .about("Makes, lists and verifies backups")
+        .about("Create, list and verify backups")
         .after_help(EXIT_CODES)
         .subcommand_required(true)
         .arg_required_else_help(true)
