@@ -130,17 +130,17 @@ fn on_loopback(asked: SocketAddr) -> SocketAddr {
 fn make(data_dir: &Path, events: u32) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", data_dir.display());
     let making = demo_mark::begin(data_dir)?;
-    tracing::info!(data_dir = %data_dir.display(), events, "making the demo");
+    tracing::info!(data_dir = %data_dir.display(), events, "creating the demo");
     let mut shown = None;
     let made = make::make(data_dir, events, SystemWorld.now_ms(), &mut |done| {
         let percent = u64::from(done) * 100 / u64::from(events.max(1));
         if stderr().is_terminal() && shown != Some(percent) {
             shown = Some(percent);
-            let _ = write!(stderr(), "\rMaking {} days of events: {percent} %", make::DAYS);
+            let _ = write!(stderr(), "\rCreating {} days of events: {percent} %", make::DAYS);
         }
     })?;
     if shown.is_some() {
-        let _ = writeln!(stderr(), "\rMaking {} days of events: done ", make::DAYS);
+        let _ = writeln!(stderr(), "\rCreating {} days of events: done ", make::DAYS);
     }
     forge::change_an_amount(&data_dir.join("test"), made.billing)?;
     unsynced::sync_all(data_dir).map_err(failed)?;
@@ -161,9 +161,9 @@ fn as_table(people: &[SignIn], settings: &Settings) -> Secret {
     write!(
         text.0,
         "
-The demo is at {app_url}, for this machine alone. The passwords are new at each start.
+The demo is at {app_url}, for this machine only. Every start sets new passwords.
 One of its chains was tampered with: verify them to find it.
-Its data is in {data_dir}; remove the directory to begin again. Ctrl-C stops the server.
+Its data is in {data_dir}; remove the directory to start over. Ctrl-C stops the server.
 "
     )
     .expect("a String takes every text");

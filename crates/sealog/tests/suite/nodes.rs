@@ -259,7 +259,7 @@ fn started(url: &str) -> (Running, tempfile::TempDir) {
     (spawn(command), data)
 }
 
-const NOT_AVAILABLE: &str = "the database is not available; trying again";
+const NOT_AVAILABLE: &str = "database unavailable; retrying";
 
 #[test]
 fn a_server_that_is_started_before_its_database_waits_and_takes_the_first_event_when_it_is_there() {

@@ -76,5 +76,5 @@ fn a_plan_that_is_wrong_is_an_error_at_start() {
     command.env("SEALOG_CONFIG", &file);
     let (code, _, said) = ended(serving(command, &data).output().unwrap());
     assert_eq!(code, Some(2));
-    assert!(said.contains("plans.entry.frameworks: \"hippa\" is no framework"), "{said}");
+    assert!(said.contains("plans.entry.frameworks: \"hippa\" is not a framework"), "{said}");
 }

@@ -224,7 +224,7 @@ fn the_operator_interface_is_open_only_with_a_token() {
 fn metrics_are_open_to_this_machine_and_the_log_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let server = serve(dir.path());
-    server.says("/metrics is open without a token to requests from this machine");
+    server.says("/metrics needs no token for direct requests from this machine");
     assert_eq!(server.get("x", "/metrics").0, 200);
     server.stop();
 }
@@ -235,7 +235,7 @@ fn metrics_can_have_a_listener_of_their_own_that_serves_nothing_else() {
     let token = "0123456789abcdef";
     let settings = [("SEALOG_METRICS_LISTEN", "127.0.0.1:0"), ("SEALOG_OPERATOR_TOKEN", token)];
     let mut server = serve_with(dir.path(), &settings);
-    let said = server.says("/metrics is open without a token to whoever can reach this address");
+    let said = server.says("/metrics needs no token on this address");
     let main = std::mem::replace(&mut server.address, said["address"].as_str().unwrap().to_owned());
     let (status, text) = server.request("GET", "/metrics", &[("X-Forwarded-For", "203.0.113.1")], "");
     assert_eq!(status, 200);
@@ -528,7 +528,7 @@ fn a_failed_sync_ends_the_server_with_a_code_of_its_own_and_words_that_tell() {
     assert_eq!(server.get(&key, "/v1/events").0, 200);
     let (code, log) = server.ended();
     assert_eq!(code, Some(74), "{log}");
-    assert!(log.contains("the store has failed and accepts no events; stopping"), "{log}");
+    assert!(log.contains("the store failed and rejects events; stopping"), "{log}");
     assert!(log.contains("stopped after a failed write or sync"), "{log}");
     assert!(!log.contains("everything is synced"), "{log}");
 
@@ -549,7 +549,7 @@ fn a_server_that_is_told_to_stay_after_a_failed_sync_answers_reads_and_tells_the
 
     let server = with_failing_disk(dir.path(), &[("SEALOG_ON_STORE_FAILURE", "stay")]);
     assert_eq!(server.send(&key, EVENT).0, 500);
-    server.says("the store has failed and accepts no events; reads go on");
+    server.says("the store failed and rejects events; reads continue");
     assert_eq!(server.send(&key, EVENT).0, 500);
     assert_eq!(server.get(&key, "/v1/events").0, 200);
     // strace passes no signal on; the server is its child.

@@ -158,7 +158,7 @@ fn plain_http_is_led_to_the_address_of_the_settings_and_never_to_the_host_that_a
         "--app-url",
         "https://log.example:8443/app",
     ]));
-    let plain = server.says("plain HTTP is led to TLS")["address"].as_str().unwrap().to_owned();
+    let plain = server.says("redirecting plain HTTP to TLS")["address"].as_str().unwrap().to_owned();
     for address in [&plain, &server.address] {
         let request = "GET /app/x?y=1 HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
         let answer = sealog_testing::http::raw(address, request);
@@ -231,7 +231,7 @@ fn healthcheck_and_doctor_ask_a_server_with_tls_as_its_settings_say() {
     // The metrics of a listener of its own are plain, whatever the main one is.
     let alone = Files::new();
     let other = start(alone.command(&["--metrics-listen", "127.0.0.1:0"]));
-    let said = other.says("/metrics is open without a token to whoever can reach this address");
+    let said = other.says("/metrics needs no token on this address");
     let metrics = said["address"].as_str().unwrap().to_owned();
     let flags = ["--listen", &other.address, "--metrics-listen", &metrics, "--data-dir", "nothing"];
     let (code, _, noted) =
