@@ -262,7 +262,7 @@ impl<'a> Scanner<'a> {
             Some(b'f') => self.literal(b"false").map(|()| Kind::False),
             Some(b'n') => self.literal(b"null").map(|()| Kind::Null),
             Some(_) => self.fail("expected a value"),
-            None => self.fail("the text ends where a value should stand"),
+            None => self.fail("the text ends where a value is expected"),
         }
     }
 
@@ -356,8 +356,8 @@ impl<'a> Scanner<'a> {
                     return Ok(());
                 }
                 Some(b'\\') => self.escape(out)?,
-                Some(_) => return self.fail("a control character stands in a string unescaped"),
-                None => return self.fail("a string does not end"),
+                Some(_) => return self.fail("a string contains an unescaped control character"),
+                None => return self.fail("unterminated string"),
             }
         }
     }
@@ -366,7 +366,7 @@ impl<'a> Scanner<'a> {
     fn escape<S: Sink>(&mut self, out: &mut S) -> Result<(), JsonError> {
         self.escaped = true;
         let Some(&letter) = self.text.get(self.at + 1) else {
-            return self.fail("a string does not end");
+            return self.fail("unterminated string");
         };
         match letter {
             b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't' => self.at += 2,

@@ -66,16 +66,16 @@ impl Reason {
     /// For people.
     pub fn explain(self) -> &'static str {
         match self {
-            Reason::Chain => "the event belongs to another tenant or project than the events before it",
+            Reason::Chain => "the event belongs to another tenant or project than the previous events",
             Reason::Gap => "one or more events before it are missing, or the order was changed",
             Reason::Link => {
-                "its prev_hash is not the hash of the event before it: an event was removed, inserted or replaced here"
+                "its prev_hash is not the hash of the previous event: an event was removed, inserted or replaced here"
             }
             Reason::Hash => "its hash does not match its content: the event was changed after it was sealed",
-            Reason::Order => "its log_id and timestamp do not follow those of the event before it",
+            Reason::Order => "its log_id and timestamp do not follow those of the previous event",
             Reason::Damaged => "the stored record is damaged and cannot be read",
             Reason::Head => {
-                "its hash is not the one that was noted for this position: the chain was rewritten"
+                "its hash differs from the one recorded for this position: the chain was rewritten"
             }
             Reason::Tail => {
                 "the chain ends before a position that it is known to have reached: its end was cut off"

@@ -415,7 +415,7 @@ fn serve_on_all_cores(
         );
     });
     for thread in threads {
-        thread.join().map_err(|_| "an event loop has panicked".to_owned())??;
+        thread.join().map_err(|_| "panic in an event loop".to_owned())??;
     }
     Ok(())
 }
@@ -433,7 +433,7 @@ async fn reload_when_told(tls: Option<&Tls>) {
         }
         match tls {
             Some(tls) => tls.look_now(),
-            None => tracing::info!("nothing to read again: the server has no certificate"),
+            None => tracing::info!("ignored SIGHUP: the server has no certificate"),
         }
     }
 }
@@ -444,7 +444,7 @@ async fn go_on_without(what: &str, run: impl Future<Output = ()>) {
         tracing::error!(
             what,
             panic,
-            "a part of the server has panicked; everything else goes on, and it comes back with the next start"
+            "panic in a part of the server; all other parts keep running, restart the server to get it back"
         );
     }
 }
@@ -494,7 +494,7 @@ fn raise_file_limit() -> Option<u64> {
     match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(error) => {
-            tracing::warn!(%error, limit = limit.current, "cannot raise the limit of open files");
+            tracing::warn!(%error, limit = limit.current, "cannot raise the open file limit");
             limit.current
         }
     }
@@ -508,7 +508,7 @@ fn raise_file_size_limit() {
     if let Some(bytes) = limit.maximum {
         tracing::warn!(
             bytes,
-            "the size of files is limited: a write beyond it fails, and events are refused then; remove the limit (ulimit -f, LimitFSIZE)"
+            "the file size is limited; events are rejected when a write exceeds it. Remove the limit (ulimit -f, LimitFSIZE)"
         );
     }
 }
@@ -521,7 +521,7 @@ fn connections_max(wanted: usize, files: Option<u64>) -> usize {
         tracing::warn!(
             wanted,
             connections = half,
-            "the limit of open files leaves room for fewer connections; raise it (ulimit -n, LimitNOFILE)"
+            "the open file limit allows fewer connections; raise it (ulimit -n, LimitNOFILE)"
         );
     }
     wanted.min(half).max(1)

@@ -119,7 +119,7 @@ fn a_replaced_certificate_is_taken_and_a_broken_one_is_not() {
     };
     // By looking.
     replace(&files.path("second.pem"), &files.path("second-key.pem"));
-    server.says("the certificate was replaced; new connections get it");
+    server.says("reloaded the certificate; new connections use it");
     assert!(is_believed("second.pem") && !is_believed("first.pem"));
     assert!(metric(
         &server,
@@ -135,7 +135,7 @@ fn a_replaced_certificate_is_taken_and_a_broken_one_is_not() {
     {
         replace(&files.path(broken.0), &files.path(broken.1));
         signal(server.pid(), "-HUP");
-        let said = server.says("cannot be used; the one before stays in use");
+        let said = server.says("cannot use the new certificate");
         assert!(said["why"].as_str().unwrap().contains(".pem"), "{said}");
         assert!(is_believed("second.pem"), "{broken:?}");
         assert!(metric(&server, "second.pem", &files, "\nsealog_tls_certificate_refused 1\n"), "{broken:?}");
@@ -143,7 +143,7 @@ fn a_replaced_certificate_is_taken_and_a_broken_one_is_not() {
     // And the next good one.
     replace(&files.path("third.pem"), &files.path("third-key.pem"));
     signal(server.pid(), "-HUP");
-    server.says("the certificate was replaced; new connections get it");
+    server.says("reloaded the certificate; new connections use it");
     assert!(is_believed("third.pem"));
     assert!(metric(&server, "third.pem", &files, "\nsealog_tls_certificate_refused 0\n"));
     server.stop();
@@ -198,11 +198,11 @@ fn half_of_the_settings_and_files_that_cannot_be_used_are_refused_at_the_start()
     assert!(refused(&["--tls-cert", &certificate, "--tls-key", &other]).contains("cannot use TLS"));
     assert!(
         refused(&["--tls-cert", &certificate, "--tls-key", &certificate])
-            .contains("there is no private key in it")
+            .contains("it contains no private key")
     );
-    assert!(refused(&["--tls-cert", &key, "--tls-key", &key]).contains("there is no certificate in it"));
+    assert!(refused(&["--tls-cert", &key, "--tls-key", &key]).contains("it contains no certificate"));
     assert!(refused(&["--tls-cert", "/nowhere", "--tls-key", &key]).contains("/nowhere: No such file"));
-    assert!(refused(&["--tls-cert", "/dev/zero", "--tls-key", &key]).contains("more than a megabyte"));
+    assert!(refused(&["--tls-cert", "/dev/zero", "--tls-key", &key]).contains("larger than a megabyte"));
 }
 
 #[test]
