@@ -150,7 +150,7 @@ pub(crate) fn check_schema(events: &[StoredEvent]) -> Result<(), StoreError> {
     match events.iter().find(|event| !event.has_known_schema()) {
         None => Ok(()),
         Some(event) => Err(StoreError::Refused(format!(
-            "event {} has schema_version {}, which this version does not know; use a newer one",
+            "event {} has the unknown schema_version {}; use a newer version",
             event.sealed.chain_seq, event.schema_version
         ))),
     }

@@ -161,9 +161,7 @@ impl Position {
             return Err(foreign());
         }
         if of_scope != scope.digest() {
-            return Err(StoreError::Refused(
-                "the feed position is one of another scope: it does not cover what is to be followed".into(),
-            ));
+            return Err(StoreError::Refused("the feed position belongs to another scope".into()));
         }
         Ok(content)
     }
@@ -184,9 +182,7 @@ impl Position {
         }
         if content[0] != POSITION_VERSION {
             let version = content[0];
-            return Err(StoreError::Refused(format!(
-                "the feed position has version {version}, which this version does not know"
-            )));
+            return Err(StoreError::Refused(format!("the feed position has the unknown version {version}")));
         }
         Ok(Position(bytes.into()))
     }
@@ -205,11 +201,11 @@ impl fmt::Debug for Position {
 }
 
 pub(crate) fn malformed() -> StoreError {
-    StoreError::Refused("this is not a feed position, or a part of it is missing or changed".into())
+    StoreError::Refused("not a valid feed position: a part of it is missing or changed".into())
 }
 
 pub(crate) fn foreign() -> StoreError {
-    StoreError::Refused("the feed position is one of another store".into())
+    StoreError::Refused("the feed position belongs to another store".into())
 }
 
 /// Who waits for which chains, and what a store keeps for as long as anybody follows it.

@@ -108,14 +108,14 @@ pub fn check_reason(reason: &str) -> Result<(), StoreError> {
     }
     let scalars = reason.chars().count();
     if scalars > REASON_SCALARS_MAX {
-        return refused(format!("the reason has {scalars} characters; at most {REASON_SCALARS_MAX} fit"));
+        return refused(format!("the reason has {scalars} characters; the limit is {REASON_SCALARS_MAX}"));
     }
     Ok(())
 }
 
 /// For a chain that may go on as it is.
 pub fn nothing_lost() -> StoreError {
-    StoreError::Refused("nothing is proven lost in this chain, so there is no loss to accept".into())
+    StoreError::Refused("this chain has no proven loss to accept".into())
 }
 
 #[cfg(test)]

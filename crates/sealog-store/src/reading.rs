@@ -4,7 +4,7 @@ use crate::error::StoreError;
 use crate::stats::ClockStats;
 
 /// What `/readyz` says while a leap is held back.
-pub const HELD_NOTICE: &str = "the clock has leapt forward by more than an hour; events are sealed with the time that the boot clock implies, for ten minutes at most";
+pub const HELD_NOTICE: &str = "the clock jumped forward by more than an hour; events get the time of the boot clock for at most ten minutes";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockState {

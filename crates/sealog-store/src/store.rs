@@ -180,7 +180,7 @@ pub trait Store: Send + Sync {
     /// first, since a drop without its record looks like a forged one.
     fn plan_drop(&self, before_ms: u64) -> BoxFuture<'_, Result<DropPlan, StoreError>> {
         let _ = before_ms;
-        Box::pin(async { Err(StoreError::Refused("this store drops nothing".into())) })
+        Box::pin(async { Err(StoreError::Refused("this store deletes no events".into())) })
     }
 
     /// Drops what is planned, as much as one step may: of the embedded store a segment, in which every event
@@ -189,7 +189,7 @@ pub trait Store: Send + Sync {
     /// if nothing had been. Durable when it returns; a crash in the middle leaves the step undone or done.
     fn drop_planned(&self, plan: DropPlan) -> BoxFuture<'_, Result<DropStep, StoreError>> {
         let _ = plan;
-        Box::pin(async { Err(StoreError::Refused("this store drops nothing".into())) })
+        Box::pin(async { Err(StoreError::Refused("this store deletes no events".into())) })
     }
 
     /// Plans and drops one step, without a record of it: for tests. A server goes by a plan that it has

@@ -77,7 +77,7 @@ fn a_running_server_accepts_a_loss_and_its_chain_goes_on_at_once() {
     // The same refusals and exit codes as without a server.
     let unknown = "22222222-2222-4222-8222-222222222222:live";
     for (args, wanted, with) in [
-        (["--chain", &chain, "--reason", "again"], 1, "nothing is proven lost"),
+        (["--chain", &chain, "--reason", "again"], 1, "no proven loss"),
         (["--chain", unknown, "--reason", "x"], 4, "there is no project"),
     ] {
         let (code, said, error) = accept(&data, &args);
@@ -122,7 +122,7 @@ fn the_socket_of_a_killed_server_is_in_nobodys_way() {
     assert_eq!(server.post(&key).0, 202);
     assert!(answer(connect(&data), b"?\n").contains("failed"));
     let (code, _, error) = accept(&data, &["--chain", &chain, "--reason", "again"]);
-    assert!(code == Some(1) && error.contains("nothing is proven lost"), "{error}");
+    assert!(code == Some(1) && error.contains("no proven loss"), "{error}");
     server.stop();
 }
 
@@ -174,7 +174,7 @@ fn of_two_commands_at_once_one_accepts_and_the_other_finds_nothing_lost() {
         outcomes.sort();
         let [accepted, refused] = outcomes;
         assert_accepted(accepted);
-        assert!(refused.0 == Some(1) && refused.2.contains("nothing is proven lost"), "{refused:?}");
+        assert!(refused.0 == Some(1) && refused.2.contains("no proven loss"), "{refused:?}");
         if let Some(server) = server {
             server.stop();
         }

@@ -183,7 +183,7 @@ fn another_version_of_either_schema_is_what_the_server_refuses() {
     }
     for schema in ["sealog", "sealog_control"] {
         database.sql(&format!("INSERT INTO {schema}.migrations (version) VALUES (999)"));
-        assert_refused(&data, &env, "store", "has version 999");
+        assert_refused(&data, &env, "store", "unknown version 999");
         database.sql(&format!("DELETE FROM {schema}.migrations WHERE version = 999"));
         // An older one.
         let newest = format!("SELECT max(version) FROM {schema}.migrations");

@@ -246,7 +246,7 @@ fn a_server_on_a_database_with_an_earlier_schema_ends_with_1_and_names_the_comma
     let output = command.env("SEALOG_STORE", database.url()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let told = format!("has version {before} and this program needs {newest}; run `sealog migrate`");
+    let told = format!("has version {before}, but this program needs {newest}; run `sealog migrate`");
     assert!(said.contains(&told), "{said}");
     assert_eq!(version(), before, "it has changed nothing");
 }
@@ -297,7 +297,7 @@ fn a_database_that_says_no_is_not_waited_for() {
         let output = serving(sealog(), data.path()).env("SEALOG_STORE", url).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("the database refuses") && said.contains(why), "{said}");
+        assert!(said.contains("the database rejected the request") && said.contains(why), "{said}");
         assert!(!said.contains(NOT_AVAILABLE), "{said}");
     };
     refused(&cluster.url("no_such_database"), "no_such_database");

@@ -164,7 +164,7 @@ fn bad_settings_are_errors_at_start() {
     std::fs::write(dir.path().join("broken.mmdb"), "MaxMind.com").unwrap();
     refused(
         &run(&[], Some(("SEALOG_GEOIP_DB", "broken.mmdb"))),
-        "SEALOG_GEOIP_DB: cannot use geoip_db: broken.mmdb: it is not a whole MMDB file",
+        "SEALOG_GEOIP_DB: cannot use geoip_db: broken.mmdb: it is not a complete MMDB file",
     );
     assert!(!dir.path().join("data").exists(), "nothing is created before the settings are right");
 }
@@ -348,7 +348,7 @@ fn every_line_about_a_request_has_its_id_and_no_line_has_a_key_or_anything_of_an
         assert!(ids.iter().any(|(id, _)| line["fields"]["request_id"] == *id.as_str()), "{line}");
         assert_eq!(line["level"], "ERROR");
     }
-    let not_ready = "not ready: events are refused";
+    let not_ready = "not ready: rejecting events";
     let told = lines.iter().filter(|line| line["fields"]["message"] == not_ready);
     assert_eq!(told.count(), 1, "one line for each change, not for each probe");
     for secret in [SECRET, token, &key["at_live_".len()..]] {
@@ -479,7 +479,7 @@ fn a_mail_leaves_over_starttls_with_the_password_and_only_to_a_server_whose_cert
     serve(&data).stop();
     enqueue_mail(&data, "first", 80);
     let distrustful = serve_with(&data, &settings[..2]);
-    let said = distrustful.says("could not be sent yet").to_string();
+    let said = distrustful.says("failed to send a mail").to_string();
     assert!(said.to_lowercase().contains("certificate"), "{said}");
     let rest = distrustful.stop();
 
