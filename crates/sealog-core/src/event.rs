@@ -15,8 +15,8 @@ use crate::time;
 
 /// Most events in one request. Spec 8.
 pub const BATCH_EVENTS_MAX: usize = 100;
-/// Of the events that are sealed now: what their fields mean and how their hash is made. Each stored event
-/// keeps its own.
+/// The version of newly sealed events: the meaning of their fields and the rule of their hash. Each stored
+/// event keeps its own version.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// An event that has been read and is well formed; the catalog has not seen it yet.
@@ -29,7 +29,7 @@ pub struct Draft {
 /// Fields outside the canonical payload. They are never hashed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Annotations {
-    /// Of the catalog in most cases, which lives as long as the program.
+    /// Usually borrowed from the catalog, which lives as long as the program.
     pub category: Option<Cow<'static, str>>,
     pub severity: Option<Cow<'static, str>>,
     pub actor_type: Option<Box<str>>,
@@ -94,7 +94,7 @@ impl Annotations {
 /// body has at most this size. Spec 8.
 pub const EVENT_BYTES_MAX: usize = 2 << 20;
 
-/// What a batch body holds. Events past the limit are counted, not kept: a body of tiny events must not
+/// The content of a batch body. Events past the limit are counted, not kept: a body of tiny events must not
 /// become a hundred times its size.
 #[derive(Debug)]
 pub struct Batch {
@@ -193,7 +193,7 @@ const SEVERITY: usize = 6;
 const SESSION_ID: usize = 7;
 const TS_CLIENT: usize = 8;
 
-/// Those that may stand in `metadata` instead.
+/// The inputs that may be in `metadata` instead.
 const OPTIONAL: Range<usize> = ACTOR_TYPE..INPUTS.len();
 
 /// What parsing an event needs for a moment; a batch uses it again for each.
@@ -348,7 +348,7 @@ impl Inputs<'_> {
     }
 }
 
-/// The members of `metadata` that are called as an optional input; where a key stands twice, the last one.
+/// The members of `metadata` with the name of an optional input; the last of duplicate keys.
 fn optional_members(metadata: &str) -> [Option<&str>; INPUTS.len()] {
     let mut found = [None; INPUTS.len()];
     for (key, value) in Members::of(metadata) {
@@ -384,7 +384,7 @@ pub struct StoredEvent {
     pub annotations: Annotations,
 }
 
-/// What reads return of an event, in this order. The second half of each says whether it is always there.
+/// The fields of an event that reads return, in this order. The flag is true if the field is always present.
 pub const STORED_FIELDS: [(&str, bool); 21] = [
     ("log_id", true),
     ("tenant_id", true),
@@ -426,8 +426,8 @@ impl StoredEvent {
         self.sealed.head()
     }
 
-    /// Whether this program knows what the fields of the event mean. A store keeps no event of which it does
-    /// not.
+    /// Returns true if this program knows the schema of the event. A store rejects an event with an unknown
+    /// schema.
     pub fn has_known_schema(&self) -> bool {
         (1..=SCHEMA_VERSION).contains(&self.schema_version)
     }

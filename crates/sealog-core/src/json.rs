@@ -100,7 +100,7 @@ struct Watch {
 /// Members of the last value that have a watched name.
 #[derive(Debug)]
 pub enum Watched<'s> {
-    /// Numbers of the names, and where in the sink the values are: the last one's where a name stands twice.
+    /// Numbers of the names, and the places of their values in the sink; of duplicate names the last one.
     Found(&'s [(usize, Range<usize>)]),
     /// Keys with escapes were not looked at.
     Unknown,
@@ -111,15 +111,15 @@ impl<'a> Scanner<'a> {
         Scanner::watching(text, &[])
     }
 
-    /// One that notices which members of an object have one of these names: [`Scanner::watched`]. Names need
-    /// no escapes and have less than 64 bytes.
+    /// A scanner that finds the members of an object with one of these names: [`Scanner::watched`]. Names
+    /// need no escapes and have less than 64 bytes.
     pub fn watching(text: &'a str, names: &'static [&'static str]) -> Scanner<'a> {
         let lengths = names.iter().fold(0, |lengths, name| lengths | 1 << name.len());
         let watch = Watch { names, lengths, inside: None, found: Vec::new(), escaped_key: false };
         Scanner { text: text.as_bytes(), at: 0, kept: 0, open: Vec::new(), escaped: false, watch }
     }
 
-    /// What the last value has of what is watched for: its own members, not those of values inside it.
+    /// The watched members of the last value: its own, not those of values inside it.
     pub fn watched(&self) -> Watched<'_> {
         if self.watch.escaped_key { Watched::Unknown } else { Watched::Found(&self.watch.found) }
     }

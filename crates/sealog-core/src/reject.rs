@@ -21,20 +21,20 @@ macro_rules! codes {
     };
 }
 
-/// What responses, documentation pages and tests know of a code.
+/// The facts about a code for responses, documentation pages and tests.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeRow {
     pub code: Code,
     pub text: &'static str,
     pub status: u16,
-    /// Whether the same request may succeed later.
+    /// True if the same request may succeed later.
     pub retry: bool,
     pub meaning: &'static str,
     pub advice: &'static str,
 }
 
 impl CodeRow {
-    /// Whether to send the same request again, for people.
+    /// The advice on a retry, for people.
     pub fn retry_words(&self) -> &'static str {
         if self.retry {
             "Yes: the same request may succeed later."
@@ -189,14 +189,14 @@ pub enum Reject {
     BatchTooLarge {
         count: usize,
     },
-    /// Of a request to an adapter.
+    /// A request to an adapter has too many items.
     TooManyItems {
         items_max: usize,
     },
     BodyTooLarge {
         bytes_max: usize,
     },
-    /// Of a request to an adapter: what is written from its items.
+    /// The events of a request to an adapter are too large together.
     EventsTooLarge {
         bytes_max: usize,
     },
@@ -239,7 +239,7 @@ pub enum FieldProblem {
     HasNul,
     HasLoneSurrogate,
     NotAKey,
-    /// What it must be instead.
+    /// The expected value.
     NotThis(&'static str),
 }
 
