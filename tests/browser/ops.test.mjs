@@ -170,7 +170,7 @@ for (const scripts of [true, false]) {
     assert.equal((await server.api(chain.key, "/v1/events", login)).status, 500);
     await context.addCookies(cookies.operator);
     await page.goto(`${server.url}/ops/storage`);
-    await page.getByText(`${chain.project}/live ends at event 2, but is known to have reached 5`).waitFor();
+    await page.getByText(`${chain.project}/live ends at event 2, but it had reached 5`).waitFor();
     await page.getByRole("link", { name: "Losses" }).first().click();
     await page.getByRole("row").filter({ hasText: chain.project }).getByRole("link", { name: "Look at it" }).click();
     await page.getByText("events 3 to 5 (3 events)").waitFor();

@@ -32,7 +32,7 @@ for (const scripts of [true, false]) {
     const form = page.getByRole("form", { name: "Authenticators" });
     await form.getByLabel("Every member needs an authenticator").check();
     await form.getByRole("button", { name: "Save authenticators" }).click();
-    await form.getByText("once you have an authenticator yourself").waitFor();
+    await form.getByText("needs an authenticator on your own account first").waitFor();
     await page.getByRole("link", { name: people.owner }).click();
     await enrol(page);
     await page.goto(server.url);

@@ -19,11 +19,11 @@ BEYOND_SCHEMAS = (
     ("action/missing_required_fields", ""),
     ("read/invalid_params", 'query parameter "cursor" is not a cursor of this list'),
     ("read/invalid_params", 'query parameter "to_seq" must not be below from_seq'),
-    ("validation/invalid_field", "action is registered already"),
+    ("validation/invalid_field", "action is already registered"),
     ("validation/invalid_field", "action is already an action of the catalog"),
     ("validation/invalid_field", "action must not contain control characters"),
     ("validation/invalid_field", "action must not begin with the reserved prefix"),
-    ("validation/invalid_field", "email is a member of this tenant already"),
+    ("validation/invalid_field", "email is already a member of this tenant"),
     ("validation/invalid_field", "trial_ends_at must be an ISO 8601 time"),
     ("validation/invalid_field", "expires_at must be an ISO 8601 time"),
 )

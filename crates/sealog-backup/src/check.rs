@@ -79,9 +79,7 @@ pub(super) fn check(
         let path = place.file_path(&file.sha256);
         match File::open(&path).and_then(digest) {
             Ok((bytes, sha256)) if bytes == file.bytes && sha256 == file.sha256 => {}
-            Ok(_) => {
-                checked.changed.push(format!("{} ({}): its digest is another one", path.display(), file.name))
-            }
+            Ok(_) => checked.changed.push(format!("{} ({}): checksum mismatch", path.display(), file.name)),
             Err(error) => checked.changed.push(format!("{} ({}): {error}", path.display(), file.name)),
         }
         progress.add(file.bytes);
@@ -95,7 +93,7 @@ pub(super) fn check(
                 match read.as_deref().and_then(read_dropped) {
                     Some((_, anchors)) => anchors,
                     None => {
-                        checked.changed.push(format!("{}/dropped cannot be read", log.mode));
+                        checked.changed.push(format!("cannot read {}/dropped", log.mode));
                         BTreeMap::new()
                     }
                 }
@@ -158,7 +156,7 @@ fn look_at(place: &Place, mode: &str, segment: &SegmentText, wanted: &Wanted) ->
     };
     let (mut changed, mut damaged) = (Vec::new(), Vec::new());
     if hex(&Sha256::digest(&content)) != segment.sha256 {
-        changed.push(format!("{name}: its digest is another one"));
+        changed.push(format!("{name}: checksum mismatch"));
     }
     let contents = SegmentContents::read(&content, true, wanted).filter(|contents| {
         contents.header.number == segment.number && hex(&contents.header.salt) == segment.salt
@@ -184,14 +182,14 @@ fn compare(manifest: &Manifest, ends: &Ends, checked: &mut Checked) -> Result<()
             None if end == *head => continue,
             None if end.chain_seq < head.chain_seq => (
                 end.chain_seq + 1,
-                format!("the chain ends at {} and the manifest has {}", end.chain_seq, head.chain_seq),
+                format!("the chain ends at {}, but the manifest has {}", end.chain_seq, head.chain_seq),
             ),
-            None => (head.chain_seq, "it has another event here than the manifest says".to_owned()),
+            None => (head.chain_seq, "the event differs from the one in the manifest".to_owned()),
         };
         checked.broken.push(BrokenChain { chain: *chain, chain_seq, why });
     }
     for (chain, (end, _)) in ends.iter().filter(|(chain, _)| !heads.contains_key(chain)) {
-        let why = "the manifest does not know the chain".to_owned();
+        let why = "the manifest does not list the chain".to_owned();
         checked.broken.push(BrokenChain { chain: *chain, chain_seq: end.chain_seq, why });
     }
     for (chain, recorded) in lost {

@@ -28,19 +28,31 @@ const NICENESS: i32 = 19;
 
 pub(super) fn command() -> Command {
     Command::new("create")
-        .about("Backs up the embedded store, while its server runs or is stopped")
+        .about("Back up the embedded store, with its server running or stopped")
         .long_about(
-            "Backs up the embedded store of a data directory, while its server runs or is stopped.\n\n\
-             A backup is everything that was durable at one moment: the logs of live and test events, control data (tenants, keys, people, settings), and the secrets beside them. \
-             Whoever has it can read every event, so keep it as you keep the store.\n\n\
-             DIR keeps any number of backups of one store. They share the segments of the log, so a second backup copies only what has come since; a backup that is interrupted leaves the earlier ones as they were. \
-             With - in place of DIR, one whole backup is written to standard output as a tar stream, which `sealog restore --from -` reads; the control data is copied into the directory for temporary files (TMPDIR) first.\n\n\
-             Nothing is written to the disk of the store, so that one whose disk is full can be backed up.\n\n\
-             The command runs with the lowest priority, leaves the disk to the server half of the time, and rests longer while the processors are busy with other things; --fast does neither. Run it as the user of the server, or as root.",
+            "Back up the embedded store of a data directory, with its server running or stopped.\n\n\
+                 A backup holds everything that was durable at one moment: the logs of live and test events, \
+                 control data (tenants, keys, people, settings) and the secrets beside them. It gives access \
+                 to every event, so protect it like the store.\n\n\
+                 DIR holds any number of backups of one store. They share the segments of the log, so a \
+                 second backup copies only new data. An interrupted backup does not damage earlier ones. \
+                 With - instead of DIR, the command writes one complete backup to standard output as a tar \
+                 stream, which `sealog restore --from -` reads; it first copies the control data into the \
+                 directory for temporary files (TMPDIR).\n\n\
+                 The command writes nothing to the disk of the store, so you can back up a store whose disk \
+                 is full.\n\n\
+                 The command runs at the lowest priority, uses the disk at most half of the time, and pauses \
+                 longer while the processors are busy; --fast turns this off. Run it as the user of the \
+                 server, or as root.",
         )
         .after_help(EXIT_CODES)
-        .arg(dir_argument("The directory of the backups, or - for a stream on standard output"))
-        .arg(Arg::new("fast").long("fast").action(ArgAction::SetTrue).help("Takes as much of the disk and the processors as there is"))
+        .arg(dir_argument("The backup directory, or - for a stream on standard output"))
+        .arg(
+            Arg::new("fast")
+                .long("fast")
+                .action(ArgAction::SetTrue)
+                .help("Run at full speed (no throttling)"),
+        )
         .arg(json_flag())
         .arg(quiet_flag())
 }
@@ -67,7 +79,7 @@ pub fn create(
     let to = matches.get_one::<String>("dir").expect("clap asks for it").as_str();
     if *store != engine::Place::Embedded {
         return Err(Failure::usage(
-            "this store is a database: back it up by its own tools, and note its heads with `sealog backup heads` (docs/operating.md)",
+            "this store is a database: back it up with its own tools, and record its heads with `sealog backup heads` (docs/operating.md)",
         ));
     }
     let pace = Pace { gentle: !matches.get_flag("fast") };
@@ -79,7 +91,7 @@ pub fn create(
     let progress = Progress::new("Copying", is_quiet);
     let made = if to == "-" {
         if stdout().is_terminal() {
-            let terminal = "standard output is a terminal; send the stream to a file or a program";
+            let terminal = "standard output is a terminal; redirect the stream to a file or a program";
             return Err(Failure::usage(terminal));
         }
         let mut target = IntoStream::begin(stdout().lock(), pace)?;
@@ -91,7 +103,7 @@ pub fn create(
         let made = make(&source, &moment, &mut target, &[], SystemWorld.now_ms(), &progress);
         made.map_err(|unread| match unread {
             Unread::Failed(problem) => problem,
-            Unread::Gone => "old test events were dropped while they were copied; try again".into(),
+            Unread::Gone => "old test events were deleted during the copy; try again".into(),
         })?
     } else {
         let place = Place::create(Path::new(to), Keeper::Backups)?;
@@ -115,7 +127,7 @@ fn into_place(store: &Source<'_>, place: &Place, pace: Pace, progress: &Progress
             Err(Unread::Gone) => {}
         }
     }
-    let gone = "segments disappear while they are copied; look whether the data directory is whole (sealog verify --data)";
+    let gone = "segments disappear during the copy; check the data directory with sealog verify --data";
     Err(gone.to_owned().into())
 }
 
@@ -147,7 +159,7 @@ impl Source<'_> {
                 ));
             }
         }
-        Err("projects are made faster than the control data can be copied; try again".to_owned().into())
+        Err("new projects were created during the copy of the control data; try again".to_owned().into())
     }
 }
 
@@ -160,7 +172,7 @@ fn report(made: &Made, to: &str, as_json: bool, is_quiet: bool) {
     let Made { manifest, copied_segments, copied_bytes, shared_segments } = made;
     if !is_quiet {
         for fault in &manifest.faults {
-            eprintln!("sealog: the store is damaged, and so is this backup: {fault}");
+            eprintln!("sealog: the store is damaged, and this backup has the same damage: {fault}");
         }
     }
     // The stream has standard output for itself.

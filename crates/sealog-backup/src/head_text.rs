@@ -38,7 +38,7 @@ impl HeadText {
             let (log_id, hash) = (Ulid::parse(&self.log_id)?, Hash::parse(&self.hash)?);
             Some((chain, Head { chain_seq: self.chain_seq, log_id, hash }))
         };
-        read().ok_or_else(|| format!("this is no head of a chain: {self:?}"))
+        read().ok_or_else(|| format!("not a valid head of a chain: {self:?}"))
     }
 }
 

@@ -16,14 +16,16 @@ use super::shared::{EXIT_CODES, dir_argument, json_flag, unopened};
 
 pub(super) fn command() -> Command {
     Command::new("heads")
-        .about("Notes the last event of every chain of a database, to check a restore against")
+        .about("Record the last event of every chain of a database, to check a restore")
         .long_about(
-            "Notes the last event of every chain of a PostgreSQL database, with its hash, in DIR.\n\n\
-             The database is backed up by its own tools (docs/operating.md). What they cannot tell after a restore is whether events are missing: run this command after each backup, on \
-             another machine than the database if you can, and compare with `sealog restore check` after a restore. It can run as often as you like; each run adds one small file.",
+            "Record the last event of every chain of a PostgreSQL database, with its hash, in DIR.\n\n\
+                 Back up the database with its own tools (docs/operating.md). They cannot detect missing \
+                 events after a restore. So run this command after each backup, if possible on another \
+                 machine than the database, and run `sealog restore check` after a restore. You can run it \
+                 as often as you like; each run adds one small file.",
         )
         .after_help(EXIT_CODES)
-        .arg(dir_argument("The directory of the notes; the database is --store"))
+        .arg(dir_argument("Directory for the recorded heads; --store names the database"))
         .arg(json_flag())
 }
 
@@ -31,7 +33,7 @@ pub fn run(matches: &ArgMatches, store: &StorePlace, data_dir: &Path) -> Result<
     let dir = matches.get_one::<String>("dir").expect("clap asks for it");
     let StorePlace::Postgres(_) = store else {
         return Err(Failure::usage(
-            "--store: give the postgres:// URL of a database; `sealog backup create` has the heads of an embedded store in its backups",
+            "--store: give the postgres:// URL of a database; backups of an embedded store already contain its heads",
         ));
     };
     let opened = Opened::open_unmarked(store, data_dir).map_err(unopened)?;
@@ -50,7 +52,7 @@ pub fn run(matches: &ArgMatches, store: &StorePlace, data_dir: &Path) -> Result<
 }
 
 fn note(opened: &Opened, dir: &Path) -> Result<Manifest, Failure> {
-    let database = opened.database().ok_or_else(|| "this is no database".to_owned())?;
+    let database = opened.database().ok_or_else(|| "this store is not a database".to_owned())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let store = opened.store();

@@ -57,7 +57,7 @@ pub use shared::unopened;
 
 pub fn command() -> Command {
     Command::new("backup")
-        .about("Makes, lists and verifies backups")
+        .about("Create, list and verify backups")
         .after_help(EXIT_CODES)
         .subcommand_required(true)
         .arg_required_else_help(true)

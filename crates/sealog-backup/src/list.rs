@@ -15,9 +15,9 @@ const HEADINGS: [&str; 6] = ["id", "made_at", "events", "chains", "bytes", ""];
 
 pub(super) fn command() -> Command {
     Command::new("list")
-        .about("Lists the backups in a directory, oldest first")
+        .about("List the backups in a directory, oldest first")
         .after_help(EXIT_CODES)
-        .arg(dir_argument("The directory of the backups"))
+        .arg(dir_argument("The backup directory"))
         .arg(json_flag())
 }
 
@@ -36,7 +36,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
                     "events": events, "chains": chains, "bytes": bytes, "faults": manifest.faults,
                 });
                 objects.push_str(&format!("{object}\n"));
-                let state = if is_damaged { "of a damaged store" } else { "" };
+                let state = if is_damaged { "store was damaged" } else { "" };
                 rows.push(vec![
                     id,
                     manifest.made_at,

@@ -75,7 +75,10 @@ fn copy_log(
     let mut walk = Walk::behind(before.into_iter().filter(|(chain, _)| chain.mode == mode));
     let mut text = LogText { missing: missing(log), ..LogText::begin(log) };
     for number in &text.missing {
-        made.manifest.faults.push(format!("{} log: segment {number} is missing or has no header", log.mode));
+        made.manifest.faults.push(format!(
+            "{} log: segment {number} is missing or has no header; it is not in the backup",
+            log.mode
+        ));
     }
     for segment in &log.segments {
         let look = segment.number >= walked_through;

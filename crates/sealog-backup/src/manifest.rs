@@ -106,7 +106,7 @@ impl LogText {
 /// What is wrong with a chain whose last events are proven lost.
 fn lost_fault(lost: &HeadText) -> String {
     let HeadText { tenant_id, project_id, mode, chain_seq, .. } = lost;
-    format!("chain {tenant_id}/{project_id}/{mode} is known to have had event {chain_seq}, and has lost it")
+    format!("chain {tenant_id}/{project_id}/{mode} has lost event {chain_seq}, which was recorded")
 }
 
 /// The manifest with its own digest.
@@ -159,10 +159,10 @@ impl Manifest {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, String> {
         let sealed: Sealed<'_> =
-            serde_json::from_slice(bytes).map_err(|error| format!("this is no manifest: {error}"))?;
+            serde_json::from_slice(bytes).map_err(|error| format!("not a valid manifest: {error}"))?;
         let text = sealed.manifest.get();
         if hex(&Sha256::digest(text.as_bytes())) != sealed.sha256 {
-            return Err("the manifest is damaged: its digest is not its own".into());
+            return Err("the manifest is damaged: checksum mismatch".into());
         }
         #[derive(Deserialize)]
         struct Version {
@@ -170,13 +170,13 @@ impl Manifest {
         }
         let version: Version = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if version.format != FORMAT {
-            return Err(format!("it has the format “{}”, and this program reads “{FORMAT}”", version.format));
+            return Err(format!("it has the format “{}”, but this program reads “{FORMAT}”", version.format));
         }
         let manifest: Manifest =
-            serde_json::from_str(text).map_err(|error| format!("the manifest cannot be read: {error}"))?;
+            serde_json::from_str(text).map_err(|error| format!("cannot read the manifest: {error}"))?;
         match manifest.foreign() {
             None => Ok(manifest),
-            Some(what) => Err(format!("no program of Sealog has written this manifest: {what}")),
+            Some(what) => Err(format!("Sealog did not write this manifest: {what}")),
         }
     }
 
@@ -270,7 +270,7 @@ pub(super) fn refuse_other_store(known: &[Manifest], id: &str) -> Result<(), Str
     match known.iter().find(|manifest| manifest.store.id != id) {
         None => Ok(()),
         Some(other) => Err(format!(
-            "the directory has backups of another store ({} {}), and this one is {id}; use another directory",
+            "the directory has backups of another store ({} {}), but this store is {id}; use another directory",
             other.store.kind, other.store.id
         )),
     }
@@ -338,7 +338,7 @@ mod tests {
             let mut manifest = sound();
             change(&mut manifest);
             let refused = Manifest::decode(&manifest.encode());
-            assert!(refused.is_err_and(|problem| problem.contains("no program of Sealog")), "change {at}");
+            assert!(refused.is_err_and(|problem| problem.contains("Sealog did not write")), "change {at}");
         }
     }
 

@@ -40,16 +40,19 @@ impl LogMoment {
     /// hides a loss.
     pub(super) fn dropped_file(&self) -> Result<Option<Vec<u8>>, String> {
         if self.mode != Mode::Test.as_str() && (self.dropped_through > 0 || self.dropped.is_some()) {
-            return Err(format!("events of the {} log are said to be dropped, which never are", self.mode));
+            return Err(format!(
+                "the record says that events of the {} log were deleted, but these never are",
+                self.mode
+            ));
         }
         let Some(text) = &self.dropped else { return Ok(None) };
-        unhex(text).map(Some).ok_or_else(|| "what was dropped is no hex digits".into())
+        unhex(text).map(Some).ok_or_else(|| "the record of deleted events is not hexadecimal".into())
     }
 
     /// The last event of each chain that was dropped: where a walk of the log begins.
     pub(super) fn anchors(&self) -> Result<BTreeMap<ChainId, Head>, String> {
         let Some(file) = self.dropped_file()? else { return Ok(BTreeMap::new()) };
-        let (_, anchors) = read_dropped(&file).ok_or("what was dropped cannot be read")?;
+        let (_, anchors) = read_dropped(&file).ok_or("cannot read the record of deleted events")?;
         Ok(anchors)
     }
 }
@@ -72,7 +75,7 @@ mod tests {
         assert_eq!(log("live", 0, None).dropped_file(), Ok(None));
         assert_eq!(log("test", 1, Some("ab")).dropped_file(), Ok(Some(vec![0xab])));
         for live in [log("live", 1, None), log("live", 0, Some("ab"))] {
-            assert!(live.dropped_file().is_err_and(|why| why.contains("which never are")));
+            assert!(live.dropped_file().is_err_and(|why| why.contains("these never are")));
         }
     }
 }

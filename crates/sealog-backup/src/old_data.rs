@@ -82,7 +82,7 @@ pub(super) fn without_server(data_dir: &Path) -> Result<File, Failure> {
     match dir.try_lock_shared() {
         Err(TryLockError::WouldBlock) => {
             let busy = format!(
-                "--old-data: a server has {} open; stop it first, so that nothing is acknowledged there any more",
+                "--old-data: a server has {} open; stop it first, so that it acknowledges no more events",
                 data_dir.display()
             );
             Err(Failure::new(Exit::Unavailable, busy))
@@ -123,12 +123,13 @@ impl OldData {
             return Ok(is_there);
         };
         if marked.is_damaged {
-            self.not_known.push(format!("{by} is damaged in part; it may have had more than can be read"));
+            self.not_known
+                .push(format!("{by} is partly damaged; it may have recorded more than can be read"));
         }
         // At a clean stop a mark is complete.
         if !marked.is_clean && !is_log_whole {
             self.not_known.push(format!(
-                "{by} was last written at {}; while events arrive, a server writes it about once a second. Events that were acknowledged after that are not in it",
+                "{by} was last written at {}; a server writes it about once a second while events arrive. It does not cover events that were acknowledged later",
                 iso_ms(marked.written_at_ms)
             ));
         }
@@ -146,7 +147,7 @@ impl OldData {
         let heads = read_postgres_mark(data_dir)
             .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
         self.not_known.push(format!(
-            "{by} may be about a second old if its server was killed. Events that were acknowledged after that are not in it"
+            "{by} may be about a second old if its server was killed. It does not cover events that were acknowledged later"
         ));
         self.heads.extend(heads.into_iter().map(|(chain, head)| (chain, head, Arc::clone(&by))));
         Ok(true)
@@ -165,7 +166,7 @@ fn read_log(dir: &Path, mode: Mode, numbers: &[u64]) -> Log {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Default::default(),
         _ if mode == Mode::Live => Default::default(),
         read => read.ok().as_deref().and_then(read_dropped).unwrap_or_else(|| {
-            faults.push("the file that says which test events were dropped cannot be read".to_owned());
+            faults.push("cannot read the record of deleted test events".to_owned());
             Default::default()
         }),
     };

@@ -78,16 +78,16 @@ impl Place {
                 Ok(Place { path: path.to_owned(), _lock: lock })
             }
             Ok(text) if text.starts_with("sealog embedded") => Err(Failure::usage(format!(
-                "{}: this is the data directory of a store, or a copy of a database: a server can be started on it, and `sealog copy` makes a database of it. Backups have a directory of their own, on another disk if you can",
+                "{}: this is a data directory, not a backup directory: start a server on it, or copy it into a database with `sealog copy`. Give backups a directory of their own, if possible on another disk",
                 path.display()
             ))),
             Ok(text) => Err(Failure::usage(format!(
-                "{}: the directory has the format “{}”, and this program reads “{FORMAT}”",
+                "{}: the directory has the format “{}”, but this program reads “{FORMAT}”",
                 path.display(),
                 text.trim_end()
             ))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Failure::usage(format!(
-                "{}: there are no backups here; `sealog backup create` makes one",
+                "{}: there are no backups here; create one with `sealog backup create`",
                 path.display()
             ))),
             Err(error) => Err(Failure::of_path(&format, &error)),
@@ -102,7 +102,7 @@ impl Place {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let busy = format!("{}: another backup is being written here; wait for it", path.display());
+                let busy = format!("{}: another backup is in progress here; wait for it", path.display());
                 return Err(Failure::new(Exit::Unavailable, busy));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -111,7 +111,7 @@ impl Place {
             let mut entries = fs::read_dir(path).map_err(failed)?.flatten();
             if let Some(other) = entries.find(|entry| !is_unfinished(&entry.file_name().to_string_lossy())) {
                 return Err(Failure::usage(format!(
-                    "{}: the directory has other files in it ({}); give one that is new, empty, or has backups of this store",
+                    "{}: the directory has other files ({}); give one that is new, empty, or has backups of this store",
                     path.display(),
                     other.file_name().to_string_lossy()
                 )));
@@ -135,10 +135,10 @@ impl Place {
         match (keeper, mark.exists()) {
             (Keeper::Backups, false) | (Keeper::Replica, true) => Ok(()),
             (Keeper::Backups, true) => Err(Failure::usage(format!(
-                "{dir}: `sealog replicate` keeps its copy here and removes whatever is older; give backups a directory of their own"
+                "{dir}: `sealog replicate` keeps its copy here and removes older backups; give backups a directory of their own"
             ))),
             (Keeper::Replica, false) if !self.list()?.is_empty() => Err(Failure::usage(format!(
-                "{dir}: there are backups here, and a replica keeps one copy and removes whatever is older; give it a directory of its own"
+                "{dir}: there are backups here, which a replica would remove; give the replica a directory of its own"
             ))),
             (Keeper::Replica, false) => {
                 write_new(&mark, b"").map_err(|error| Failure::of_path(&mark, &error))
@@ -177,7 +177,7 @@ impl Place {
                 };
                 let manifest = Manifest::decode(&bytes).and_then(|manifest| match manifest.id == id {
                     true => Ok(manifest),
-                    false => Err(format!("its manifest is that of backup {}", manifest.id)),
+                    false => Err(format!("its manifest belongs to backup {}", manifest.id)),
                 });
                 found.push(Found { id: id.to_owned(), manifest });
             }
@@ -217,7 +217,7 @@ impl Place {
         if (content.len() as u64) < segment.bytes {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                "the file is shorter than its manifest says",
+                "the file is shorter than in the manifest",
             ));
         }
         Ok(content)

@@ -49,7 +49,7 @@ impl Remote {
     pub(super) fn control(&self, control: &ControlText) -> Result<Vec<u8>, Stopped> {
         let bytes = self.bytes(&format!("control/{}", control.sha256), 0, control.bytes)?;
         if hex(&Sha256::digest(&bytes)) != control.sha256 {
-            return Err(Stopped::Away("the control data has another digest than the server said".into()));
+            return Err(Stopped::Away("checksum mismatch of the control data".into()));
         }
         Ok(bytes)
     }
@@ -68,7 +68,7 @@ impl Remote {
             let answer = self.runtime.block_on(self.client.get(&path, &[("from", &first), ("to", &end)]));
             match answer {
                 Ok(answer) if answer.body.is_empty() => {
-                    let problem = format!("the server has fewer bytes of {path} than it said");
+                    let problem = format!("the server sent fewer bytes of {path} than announced");
                     return Err(Unread::Failed(problem).into());
                 }
                 Ok(answer) => bytes.extend_from_slice(&answer.body),

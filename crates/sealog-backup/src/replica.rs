@@ -65,7 +65,7 @@ impl Replica {
         let manifest = match manifest {
             None => None,
             Some(found) => Some(found.manifest.map_err(|problem| {
-                Stopped::Refused(format!("{}: {problem}. Begin a new directory", found.id))
+                Stopped::Refused(format!("{}: {problem}. Use a new directory", found.id))
             })?),
         };
         let open = Replica::load(&place, manifest.as_ref())?;
@@ -80,13 +80,13 @@ impl Replica {
             let name = segment_name(&log.mode, last.number, &last.salt);
             let damaged = |why: String| {
                 Stopped::Refused(format!(
-                    "{name}: {why}. The copy is damaged: `sealog backup verify` says where; begin a new directory"
+                    "{name}: {why}. The copy is damaged: `sealog backup verify` shows where; use a new directory"
                 ))
             };
             let content = place.read_segment(&log.mode, last).map_err(|error| damaged(error.to_string()))?;
             let hasher = Sha256::new_with_prefix(&content);
             if hex(&hasher.clone().finalize()) != last.sha256 {
-                return Err(damaged("its digest is another one".into()));
+                return Err(damaged("checksum mismatch".into()));
             }
             open.insert(log.mode.clone(), Open { content, hasher, before: None });
         }
@@ -202,11 +202,11 @@ impl Replica {
                     contents.header.number == segment.number && hex(&contents.header.salt) == segment.salt
                 });
                 let contents = contents.ok_or_else(|| {
-                    Stopped::Broken(format!("{name}: the server's segment has no sound header"))
+                    Stopped::Broken(format!("{name}: the server's segment has no valid header"))
                 })?;
                 if let Some((from, to)) = contents.damage.first() {
                     return Err(Stopped::Broken(format!(
-                        "{name}: bytes {from} to {to} are damaged at the server; look at its log. The copy is as it was"
+                        "{name}: bytes {from} to {to} are damaged on the server; check its log. The copy is unchanged"
                     )));
                 }
                 walk.add(contents);
@@ -364,7 +364,7 @@ fn sound(walk: Walk) -> Result<BTreeMap<ChainId, Head>, Stopped> {
     let ended = walk.finish();
     if let Some((chain, broken)) = ended.iter().find_map(|(chain, ended)| Some((chain, ended.broken?))) {
         return Err(Stopped::Broken(format!(
-            "chain {chain} is broken at {} at the server: {}. The copy is as it was, and may have what the server has lost: keep it",
+            "chain {chain} is broken at {} on the server: {}. The copy is unchanged and may have the events that the server lost: keep it",
             broken.at,
             broken.reason.explain()
         )));
@@ -374,7 +374,7 @@ fn sound(walk: Walk) -> Result<BTreeMap<ChainId, Head>, Stopped> {
 
 fn other_store(log: &LogMoment, number: u64) -> Stopped {
     Stopped::Refused(format!(
-        "{} log: the server has another segment {number} than this copy: its store was restored, or has lost events. The copy is as it was, and may have what the server has lost: keep it, and begin a new directory",
+        "{} log: segment {number} of the server differs from this copy: its store was restored, or has lost events. The copy is unchanged and may have these events: keep it, and use a new directory",
         log.mode
     ))
 }
@@ -390,7 +390,7 @@ fn not_behind(
         let is_other = found.chain_seq == head.chain_seq && found != *head;
         if found.chain_seq < head.chain_seq || is_other {
             return Err(Stopped::Refused(format!(
-                "{} log: chain {chain} ends at {} at the server, and at {} in this copy. The copy is as it was, and may have what the server has lost: keep it, and begin a new directory",
+                "{} log: chain {chain} ends at {} on the server, but at {} in this copy. The copy is unchanged and may have the events that the server lost: keep it, and use a new directory",
                 log.mode, found.chain_seq, head.chain_seq
             )));
         }

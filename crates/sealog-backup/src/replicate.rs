@@ -36,30 +36,70 @@ const SAY_EVERY: Duration = Duration::from_secs(10);
 
 pub fn command() -> Command {
     Command::new("replicate")
-        .about("Keeps a verified copy of a store in use on another machine")
+        .about("Keep a verified copy of a running store on another machine")
         .long_about(
-            "Keeps a verified copy of a store in use on another machine, about a second behind. Every event is verified against the one before it before it is written.\n\n\
-             Of a server with the embedded store (--from https://…) the copy is a directory of backups with one backup, which `sealog backup verify` checks and `sealog restore` makes a data directory of. \
-             The server needs `replication.enabled` and an operator's token; this command takes the token from SEALOG_OPERATOR_TOKEN or --token-file.\n\n\
-             Of a database (--from postgres://…) the copy is a data directory of the embedded store, which `sealog verify --data` checks, `sealog copy` makes a database of, and a server can be started on when this command \
-             is stopped. A URL with a password is better kept in a file (--from-file), since everybody on the machine can read a command line.\n\n\
-             The copy holds everything that the store does, secrets included: keep it as you keep the store.\n\n\
-             It goes on until it is stopped, also when the server or the database is away for a while, and can be killed at any moment: the next run goes on from where the copy is. It stops by itself when it must not go on: a \
-             chain does not verify, or there are fewer events than in the copy, which it says. The copy is then left as it was.",
+            "Keep a verified copy of a running store on another machine, about a second behind. The command \
+             verifies every event against the previous one before it writes it.\n\n\
+             The copy of a server with the embedded store (--from https://…) is a backup directory with one \
+             backup: check it with `sealog backup verify`, restore it with `sealog restore`. The server \
+             needs `replication.enabled` and an operator token; this command reads the token from \
+             SEALOG_OPERATOR_TOKEN or --token-file.\n\n\
+             The copy of a database (--from postgres://…) is a data directory of the embedded store: check \
+             it with `sealog verify --data`, copy it into a database with `sealog copy`, or stop this \
+             command and start a server on it. Keep a URL with a password in a file (--from-file), because \
+             other users of the machine can read a command line.\n\n\
+             The copy holds everything that the store holds, secrets included: protect it like the \
+             store.\n\n\
+             The command runs until you stop it, and retries while the server or the database is \
+             unavailable. You can kill it at any moment: the next run resumes. It stops with an error if a \
+             chain does not verify or the source has fewer events than the copy, and leaves the copy \
+             unchanged.",
         )
         .after_help(EXIT_CODES)
-        .arg(Arg::new("from").long("from").value_name("URL").required_unless_present("from-file").help("Address of the server, such as https://log.example.org, or postgres:// URL of the database"))
-        .arg(Arg::new("from-file").long("from-file").value_name("FILE").conflicts_with("from").help("A file with the URL of the database"))
-        .arg(Arg::new("to").long("to").value_name("DIR").required(true).help("The directory of the copy"))
-        .arg(Arg::new("token-file").long("token-file").value_name("FILE").help("Of a server: a file with the operator's token [default: SEALOG_OPERATOR_TOKEN]"))
-        .arg(Arg::new("status").long("status").value_name("FILE").help("Writes how far the copy is to this file, as JSON, after each look"))
-        .arg(Arg::new("once").long("once").action(ArgAction::SetTrue).help("Copies what there is, and ends"))
-        .arg(Arg::new("timeout").long("timeout").value_name("SECONDS").default_value("60").value_parser(value_parser!(u64).range(1..=3600)).help("Of a server: how long an answer may take"))
+        .arg(
+            Arg::new("from").long("from").value_name("URL").required_unless_present("from-file").help(
+                "URL of the server, such as https://log.example.org, or postgres:// URL of the database",
+            ),
+        )
+        .arg(
+            Arg::new("from-file")
+                .long("from-file")
+                .value_name("FILE")
+                .conflicts_with("from")
+                .help("Read the URL of the database from this file"),
+        )
+        .arg(
+            Arg::new("to")
+                .long("to")
+                .value_name("DIR")
+                .required(true)
+                .help("Write the copy to this directory"),
+        )
+        .arg(
+            Arg::new("token-file").long("token-file").value_name("FILE").help(
+                "Read the operator token of the server from this file [default: SEALOG_OPERATOR_TOKEN]",
+            ),
+        )
+        .arg(
+            Arg::new("status")
+                .long("status")
+                .value_name("FILE")
+                .help("Write the progress to this file as JSON after each poll"),
+        )
+        .arg(Arg::new("once").long("once").action(ArgAction::SetTrue).help("Copy once and exit"))
+        .arg(
+            Arg::new("timeout")
+                .long("timeout")
+                .value_name("SECONDS")
+                .default_value("60")
+                .value_parser(value_parser!(u64).range(1..=3600))
+                .help("Timeout of a request to the server"),
+        )
         .arg(
             Arg::new("json")
                 .long("json")
                 .action(ArgAction::SetTrue)
-                .help("Prints how far the copy is as a line of JSON, at first and every ten seconds"),
+                .help("Print the progress as a line of JSON at the start and every ten seconds"),
         )
         .arg(quiet_flag())
 }
@@ -75,7 +115,7 @@ fn follow(matches: &ArgMatches) -> Result<(), Failure> {
     let mut copy: Box<dyn Copied> = if is_url(&url) {
         for name in ["token-file", "timeout"] {
             if matches.value_source(name) == Some(ValueSource::CommandLine) {
-                return Err(Failure::usage(format!("--{name} is for a server, and --from names a database")));
+                return Err(Failure::usage(format!("--{name} is for a server, but --from names a database")));
             }
         }
         Box::new(OfDatabase::new(url, dir)?)
@@ -114,7 +154,7 @@ fn follow(matches: &ArgMatches) -> Result<(), Failure> {
                 let wait = RETRY_MIN.saturating_mul(1 << failures.min(5)).min(RETRY_MAX);
                 failures += 1;
                 if !is_quiet {
-                    eprintln!("sealog: {problem}; trying again in {} s", wait.as_secs());
+                    eprintln!("sealog: {problem}; retrying in {} s", wait.as_secs());
                 }
                 std::thread::sleep(wait);
             }
@@ -136,7 +176,7 @@ fn url(given: Option<&str>, file: Option<&str>) -> Result<String, Failure> {
     if is_url(url) {
         return Ok(url.to_owned());
     }
-    Err(Failure::usage(format!("--from-file: {file} has no postgres:// URL")))
+    Err(Failure::usage(format!("--from-file: {file} must contain a postgres:// URL")))
 }
 
 /// Never on the command line, where everybody on the machine can read it.
@@ -147,7 +187,7 @@ fn token(file: Option<&str>) -> Result<Zeroizing<String>, Failure> {
         None => std::env::var("SEALOG_OPERATOR_TOKEN").map_err(|_| {
             Failure::new(
                 Exit::Authentication,
-                "the operator's token is needed: set SEALOG_OPERATOR_TOKEN, or name a file with --token-file",
+                "the operator token is missing: set SEALOG_OPERATOR_TOKEN, or give a file with --token-file",
             )
         })?,
     };

@@ -55,27 +55,31 @@ const SHOWN_MAX: usize = 20;
 
 pub fn command() -> Command {
     Command::new("restore")
-        .about("Makes a data directory of a backup")
+        .about("Restore a backup into a new data directory")
         .long_about(
-            "Makes a data directory of a backup.\n\n\
-             The backup is verified first: a damaged or incomplete one is refused, and so is a target that is not empty. A restore must not take events back in silence, so it is also refused \
-             when the backup is missing an event that was acknowledged, as a newer backup in the same directory says, a receipt (--receipt), or an old data directory: its log and its high-water mark \
-             (--old-data), or a mark that is left in the target. --accept-rollback restores it all the same; the lost events are then named in each chain (sealog.loss_accepted), and \
-             every restore is recorded in the system chains of all tenants (sealog.store_restored) when the server is next started.\n\n\
-             If the log of the old data directory is still there, --recover-tail takes over the events that it has behind the end of the backup, with their idempotency keys, and the control data beside it. \
-             Every event is verified first, and at the first fault the tail ends.\n\n\
-             A restore that was interrupted is run again, and begins anew.",
+            "Restore a backup into a new data directory.\n\n\
+             The command first verifies the backup. It refuses a damaged or incomplete backup and a target \
+             that is not empty. It also refuses a backup that is missing acknowledged events. Evidence of \
+             these is a newer backup in the same directory, a receipt (--receipt), the log and high-water \
+             mark of an old data directory (--old-data), or a mark that is still in the target. \
+             --accept-rollback restores the backup anyway; each chain then records its lost events \
+             (sealog.loss_accepted). The next start of the server records every restore in the system chains \
+             of all tenants (sealog.store_restored).\n\n\
+             If the old data directory still has its log, --recover-tail imports the events after the end of \
+             the backup, with their idempotency keys, and the control data beside it. It verifies every \
+             event first and stops at the first fault.\n\n\
+             If a restore is interrupted, run it again; it starts over.",
         )
         .after_help(EXIT_CODES)
         .subcommand_negates_reqs(true)
         .args_conflicts_with_subcommands(true)
-        .arg(Arg::new("from").long("from").value_name("DIR|-").required(true).help("The directory of the backups, or - for a stream on standard input"))
-        .arg(Arg::new("to").long("to").value_name("DATA").required(true).help("The data directory to make; new, or empty"))
-        .arg(Arg::new("backup").long("backup").value_name("ID").help("Another backup than the newest, as `sealog backup list` names it"))
-        .arg(Arg::new("accept-damage").long("accept-damage").action(ArgAction::SetTrue).help("Restores a backup although chains in it are broken: of a store that was damaged when it was made. Files must be as the manifest says"))
-        .arg(Arg::new("allow-unsafe-storage").long("allow-unsafe-storage").action(ArgAction::SetTrue).help("Restores onto a file system that cannot keep events safe, for tests"))
+        .arg(Arg::new("from").long("from").value_name("DIR|-").required(true).help("The backup directory, or - for a stream on standard input"))
+        .arg(Arg::new("to").long("to").value_name("DATA").required(true).help("The data directory to create; new or empty"))
+        .arg(Arg::new("backup").long("backup").value_name("ID").help("Restore this backup instead of the newest; `sealog backup list` shows the ids"))
+        .arg(Arg::new("accept-damage").long("accept-damage").action(ArgAction::SetTrue).help("Restore a backup of a damaged store, with its broken chains; files must still match the manifest"))
+        .arg(Arg::new("allow-unsafe-storage").long("allow-unsafe-storage").action(ArgAction::SetTrue).help("Restore onto a file system that can lose events, for tests"))
         .args(rollback_args())
-        .arg(Arg::new("recover-tail").long("recover-tail").action(ArgAction::SetTrue).requires("old-data").help("Takes over what the log of --old-data has behind the end of the backup, after every event in it was verified, with the control data that stands beside it"))
+        .arg(Arg::new("recover-tail").long("recover-tail").action(ArgAction::SetTrue).requires("old-data").help("Import the events of --old-data after the end of the backup, verified, and its control data"))
         .arg(json_flag())
         .arg(quiet_flag())
         .subcommand(restore_check::command())
@@ -129,11 +133,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         if let Some(recovered) = &recovered {
             recovered.say();
         }
-        let ends = if recovered.is_some() {
-            "and behind it what the old log has"
-        } else {
-            "all heads as in the backup"
-        };
+        let ends =
+            if recovered.is_some() { "then the events of the old log" } else { "all heads as in the backup" };
         println!(
             "restored backup {} of {}: {events} events in {} chains, {ends}",
             manifest.id,
@@ -152,9 +153,9 @@ fn recover_from(matches: &ArgMatches) -> Result<Option<PathBuf>, Failure> {
     let old: Vec<&String> = matches.get_many("old-data").into_iter().flatten().collect();
     match old[..] {
         [old] => Ok(Some(PathBuf::from(old))),
-        _ => Err(Failure::usage(
-            "--recover-tail takes over the log of one data directory: give --old-data once",
-        )),
+        _ => {
+            Err(Failure::usage("--recover-tail imports the log of one data directory: give --old-data once"))
+        }
     }
 }
 
@@ -225,7 +226,7 @@ impl Restore {
     fn run(&self, id: Option<&str>, known: &mut Known) -> Result<Done, Refused> {
         let manifest = select(&self.place, id)?;
         if manifest.store.kind != EMBEDDED {
-            return Err(Failure::usage(format!("backup {} has the heads of a database and no events; restore the database by its own tools, then run `sealog restore check`", manifest.id)).into());
+            return Err(Failure::usage(format!("backup {} holds the heads of a database and no events; restore the database with its own tools, then run `sealog restore check`", manifest.id)).into());
         }
         let unread = known.add_newer(&self.place, &manifest)?;
         self.refuse_unread(&manifest, &unread)?;
@@ -238,9 +239,9 @@ impl Restore {
         let tail = tail.transpose()?;
         let (mut heads, mut found, mut events) = (manifest.heads()?, checked.found, checked.events);
         if let Some(tail) = &tail {
-            tail.ended.iter().for_each(|why| {
-                known.add_not_known(format!("the old log could not be taken over whole: {why}"))
-            });
+            tail.ended
+                .iter()
+                .for_each(|why| known.add_not_known(format!("could not import the whole old log: {why}")));
             (heads, found, events) = (tail.heads.clone(), tail.found.clone(), events + tail.events);
         }
         let lost = known.behind(&heads, &found, &checked.dropped);
@@ -260,7 +261,7 @@ impl Restore {
         if checked.is_whole() || is_accepted {
             return Ok(());
         }
-        let mut problem = format!("backup {} is not whole; nothing was restored", manifest.id);
+        let mut problem = format!("backup {} is not complete; the target is unchanged", manifest.id);
         for wrong in checked.changed.iter().chain(&checked.damaged) {
             problem += &format!("\n  {wrong}");
         }
@@ -269,9 +270,9 @@ impl Restore {
                 &format!("\n  chain {} is broken at {}: {}", broken.chain, broken.chain_seq, broken.why);
         }
         problem += if checked.changed.is_empty() {
-            "\nThe store was damaged when this backup was made. Choose an earlier one (--backup), or restore it as it was with --accept-damage"
+            "\nThe store was damaged when this backup was made. Choose an earlier backup (--backup), or restore it with its damage (--accept-damage)"
         } else {
-            "\nChoose another backup (--backup), or bring the files back from another copy of the directory"
+            "\nChoose another backup (--backup), or restore the files from another copy of the directory"
         };
         Err(Failure::new(Exit::Broken, problem).into())
     }
@@ -282,11 +283,11 @@ impl Restore {
             return Ok(());
         }
         let mut problem =
-            format!("what was backed up after backup {} is not known; nothing was restored", manifest.id);
+            format!("cannot read the newer backups after backup {}; the target is unchanged", manifest.id);
         for newer in unread {
             problem += &format!("\n  {newer}");
         }
-        problem += "\nBring the manifests back from another copy of the directory. If there is none, --accept-rollback goes on without what they knew";
+        problem += "\nRestore the manifests from another copy of the directory. If there is none, give --accept-rollback to continue without them";
         Err(problem.into())
     }
 
@@ -295,7 +296,7 @@ impl Restore {
             return Ok(());
         }
         let mut problem = format!(
-            "backup {} of {} is missing events that were acknowledged; nothing was restored",
+            "backup {} of {} is missing events that were acknowledged; the target is unchanged",
             manifest.id, manifest.made_at
         );
         for behind in lost.iter().take(SHOWN_MAX) {
@@ -305,9 +306,9 @@ impl Restore {
             problem += &format!("\n  and {} more", lost.len() - SHOWN_MAX);
         }
         if self.recover_from.is_none() {
-            problem += "\nIf the old data directory still has its log, --recover-tail with --old-data takes these events over.";
+            problem += "\nIf the old data directory still has its log, import these events with --recover-tail and --old-data.";
         }
-        problem += "\nLook for a newer backup or another copy of the events. If they are lost for good, --accept-rollback goes on without them, and says so in the chains";
+        problem += "\nFind a newer backup or another copy of the events. If they are lost for good, give --accept-rollback to continue without them; the chains then record the loss";
         Err(problem.into())
     }
 
@@ -329,17 +330,18 @@ impl Restore {
             }
             Err(error) => {
                 let mut problem = format!(
-                    "the old control data cannot be read: {error}; nothing was restored. Projects, keys and people that came after the backup are only there"
+                    "cannot read the old control data: {error}; the target is unchanged. Projects, keys and people added after the backup exist only there"
                 );
                 let unnamed = tail.heads.keys().map(|chain| format!("project {}", chain.project_id));
                 let unnamed: BTreeSet<String> = unnamed
                     .filter(|project| !in_backup.iter().any(|known| known.starts_with(project)))
                     .collect();
                 for project in unnamed.iter().take(SHOWN_MAX) {
-                    problem +=
-                        &format!("\n  {project} has events in the old log, and the backup does not know it");
+                    problem += &format!(
+                        "\n  {project} has events in the old log, but the backup does not contain it"
+                    );
                 }
-                problem += "\n--accept-rollback goes on with the control data of the backup";
+                problem += "\nGive --accept-rollback to continue with the control data of the backup";
                 Err(problem.into())
             }
         }
@@ -482,7 +484,7 @@ impl Restore {
         if let Some((chain, head)) = other.filter(|_| manifest.faults.is_empty()) {
             let found = restored.get(chain).map_or(0, |head| head.chain_seq);
             return Err(format!(
-                "chain {chain}: the restored store ends at {found}, and what was verified at {}; nothing may rely on it",
+                "chain {chain}: the restored store ends at {found}, but the verified backup ends at {}; do not use it",
                 head.chain_seq
             ));
         }

@@ -26,15 +26,25 @@ use super::shared::{EXIT_CODES, json_flag, unopened};
 
 pub(super) fn command() -> Command {
     Command::new("check")
-        .about("Compares a restored database with the heads that were noted of it")
+        .about("Compare a restored database with its recorded heads")
         .long_about(
-            "Compares a database that was restored by its own tools with what is known to have been acknowledged: the heads that `sealog backup heads` has noted (--heads), receipts, and the \
-             data directories of its servers (--old-data, once for each). Run it before the first server is started. Every chain is verified as well.\n\n\
-             Where events are missing it says which, records the loss in the database, so that no server seals anything on top of it, and ends with 1. --accept-rollback accepts the loss: \
-             it is the next event of each chain (sealog.loss_accepted), and is recorded in the system chains (sealog.store_restored).",
+            "Compare a restored database with its recorded heads.\n\n\
+                 Restore the database with its own tools, then run this command before you start the first \
+                 server. It compares the database with evidence of acknowledged events: the heads from \
+                 `sealog backup heads` (--heads), receipts, and the data directories of its servers \
+                 (--old-data, once for each). It also verifies every chain.\n\n\
+                 If events are missing, the command lists them, records the loss in the database so that no \
+                 server seals events on top of it, and exits with 1. --accept-rollback accepts the loss as \
+                 the next event of each chain (sealog.loss_accepted) and records it in the system chains \
+                 (sealog.store_restored).",
         )
         .after_help(EXIT_CODES)
-        .arg(Arg::new("heads").long("heads").value_name("DIR").help("The directory that `sealog backup heads` has noted heads in; all of them count"))
+        .arg(
+            Arg::new("heads")
+                .long("heads")
+                .value_name("DIR")
+                .help("Compare with all heads that `sealog backup heads` recorded in this directory"),
+        )
         .args(rollback_args())
         .arg(json_flag())
 }
@@ -42,7 +52,7 @@ pub(super) fn command() -> Command {
 pub fn run(matches: &ArgMatches, store: &StorePlace, data_dir: &Path) -> Result<ExitCode, Failure> {
     let StorePlace::Postgres(_) = store else {
         return Err(Failure::usage(
-            "--store: give the postgres:// URL of the database; `sealog restore` compares by itself when it restores an embedded store",
+            "--store: give the postgres:// URL of the database; for an embedded store `sealog restore` compares by itself",
         ));
     };
     let mut known = Known::default();
@@ -68,11 +78,11 @@ pub fn run(matches: &ArgMatches, store: &StorePlace, data_dir: &Path) -> Result<
         }
         if lost.is_empty() && broken.is_empty() {
             println!(
-                "the database has every event that is known to have been acknowledged; {chains} chains are valid"
+                "the database has every event that is known to be acknowledged; {chains} chains are valid"
             );
         } else if !lost.is_empty() && !accepted {
             println!(
-                "The chains named take no events until the loss is accepted: bring the events back, or run this with --accept-rollback"
+                "These chains reject events until the loss is accepted: restore the events, or run this with --accept-rollback"
             );
         }
     }
@@ -92,7 +102,7 @@ struct Compared {
 
 async fn compare(opened: &Opened, matches: &ArgMatches, known: &mut Known) -> Result<Compared, Failure> {
     let store = opened.store();
-    let database = opened.database().ok_or_else(|| "this is no database".to_owned())?;
+    let database = opened.database().ok_or_else(|| "this store is not a database".to_owned())?;
     let text = |error: StoreError| error.to_string();
     let mut newest = None;
     if let Some(dir) = matches.get_one::<String>("heads") {
@@ -100,7 +110,7 @@ async fn compare(opened: &Opened, matches: &ArgMatches, known: &mut Known) -> Re
         for manifest in Place::open(Path::new(dir))?.manifests()? {
             if manifest.store.id != id {
                 return Err(Failure::usage(format!(
-                    "--heads: {} was noted of another store ({})",
+                    "--heads: {} was recorded for another store ({})",
                     manifest.id, manifest.store.id
                 )));
             }

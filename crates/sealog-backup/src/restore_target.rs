@@ -84,7 +84,7 @@ fn alone(to: &Path, path: &Path) -> Result<File, Failure> {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => {
             let busy = format!(
-                "{}: another process is at work in this directory; wait for it, or give another one",
+                "{}: another process uses this directory; wait for it, or give another directory",
                 to.display()
             );
             Err(Failure::new(Exit::Unavailable, busy))
@@ -95,7 +95,7 @@ fn alone(to: &Path, path: &Path) -> Result<File, Failure> {
 
 fn not_empty(to: &Path, name: &str) -> Failure {
     Failure::usage(format!(
-        "{}: the directory is not empty ({name}). Give a new one, or move the old one aside and name it with --old-data, so that nothing is lost in silence",
+        "{}: the directory is not empty ({name}). Give a new one; or move the old one aside and give it with --old-data, so that lost events are detected",
         to.display()
     ))
 }
@@ -138,12 +138,12 @@ pub(super) fn abandon(to: &Path, failure: Failure) -> Failure {
         Ok(()) => failure,
         Err(error) => {
             let Failure { exit, message } = failure;
-            Failure::new(exit, format!("{message}. {} cannot be emptied: {error}", to.display()))
+            Failure::new(exit, format!("{message}. Cannot empty {}: {error}", to.display()))
         }
     }
 }
 
 /// Of a file that was verified, and is not what was verified any more.
 pub(super) fn changed(what: &dyn std::fmt::Display) -> Failure {
-    Failure::new(Exit::Broken, format!("{what}: the file has changed while it was restored"))
+    Failure::new(Exit::Broken, format!("{what}: the file changed during the restore"))
 }

@@ -64,7 +64,7 @@ impl Behind {
                 known.hash
             ),
             Some(chain) => format!(
-                "chain {chain}: event {} is another one ({by} has it with hash {})",
+                "chain {chain}: event {} differs ({by} has it with hash {})",
                 known.chain_seq, known.hash
             ),
             None => format!("event {} would be lost ({by})", known.log_id),
@@ -131,7 +131,7 @@ impl Known {
     pub(super) fn add_receipts(&mut self, path: &Path) -> Result<(), String> {
         let failed = |why: String| {
             format!(
-                "{}: {why}; a receipt is a JSON object with log_id, chain_seq and hash, or several, one for each line",
+                "{}: {why}; a receipt is a JSON object with log_id, chain_seq and hash, one per line",
                 path.display()
             )
         };
@@ -143,7 +143,7 @@ impl Known {
         for receipt in serde_json::Deserializer::from_slice(&bytes).into_iter::<Receipt>() {
             let receipt = receipt.map_err(|error| failed(error.to_string()))?;
             if Ulid::parse(&receipt.log_id).is_none() {
-                return Err(failed(format!("{} is no log_id", receipt.log_id)));
+                return Err(failed(format!("{} is not a log_id", receipt.log_id)));
             }
             match receipt.head() {
                 Some((chain, head)) => self.note(chain, head, &by),

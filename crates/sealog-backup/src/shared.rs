@@ -7,7 +7,7 @@ use sealog_engine::Unopened;
 pub(super) use sealog_cli::exit::EXIT_CODES;
 
 pub(super) fn json_flag() -> Arg {
-    Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines")
+    Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON object")
 }
 
 pub(super) fn quiet_flag() -> Arg {
@@ -15,7 +15,7 @@ pub(super) fn quiet_flag() -> Arg {
         .long("quiet")
         .short('q')
         .action(ArgAction::SetTrue)
-        .help("No progress, and nothing on standard error but errors")
+        .help("Print only errors to standard error")
 }
 
 pub(super) fn dir_argument(help: &'static str) -> Arg {

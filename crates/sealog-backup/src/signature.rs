@@ -21,7 +21,7 @@ pub(super) fn is_signed(bytes: &[u8], signature: &Path, public_key: &Path) -> Re
     let key = std::str::from_utf8(&key).ok().and_then(parse_key).ok_or_else(|| {
         let path = public_key.display();
         Failure::usage(format!(
-            "--public-key: {path} is not an Ed25519 public key in PEM, as `openssl pkey -pubout` writes it"
+            "--public-key: {path} must be an Ed25519 public key in PEM, as `openssl pkey -pubout` writes it"
         ))
     })?;
     let signature = read("--signature", signature)?;

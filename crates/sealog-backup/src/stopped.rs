@@ -37,7 +37,7 @@ impl From<ClientError> for Stopped {
             ClientError::Refused(problem) if problem.status == 404 => Stopped::Denied(
                 exit,
                 format!(
-                    "{error}. The server needs an operator's token and `replication.enabled = true`, and the embedded store"
+                    "{error}. The server needs the embedded store, an operator token and `replication.enabled = true`"
                 ),
             ),
             ClientError::Refused(problem) if matches!(problem.status, 400 | 401 | 403) => {
@@ -51,7 +51,7 @@ impl From<ClientError> for Stopped {
 impl From<Unread> for Stopped {
     fn from(unread: Unread) -> Stopped {
         Stopped::Away(match unread {
-            Unread::Gone => "what the server had a moment ago has given way to something newer".into(),
+            Unread::Gone => "the server's data changed during the request".into(),
             Unread::Failed(problem) => problem,
         })
     }

@@ -140,7 +140,7 @@ impl Tail {
         let salt = |header: Header| super::hex::hex(&header.salt) == last.salt;
         if header(&dir, last.number).is_some_and(|header| !salt(header)) {
             self.ended.push(format!(
-                "the log in {} is not the one that the backup was made of: its segment {} is another one",
+                "the log in {} is not the source of the backup: its segment {} differs",
                 dir.display(),
                 last.number
             ));
@@ -177,9 +177,9 @@ impl Tail {
                     // What follows is verified, so that frames behind a damaged place may be taken over all
                     // the same.
                     if !bytes.starts_with(&content) {
-                        let before = "the old log is damaged there, or has gone another way";
+                        let before = "the old log is damaged there, or diverges";
                         self.ended.push(format!(
-                            "{}: its first {from} bytes are not those of the backup; {before}",
+                            "{}: its first {from} bytes differ from the backup; {before}",
                             path.display()
                         ));
                     }

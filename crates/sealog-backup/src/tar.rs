@@ -42,7 +42,7 @@ fn padding(bytes: u64) -> usize {
 fn header(name: &str, bytes: u64) -> io::Result<[u8; BLOCK]> {
     if name.len() > NAME_MAX || bytes > BYTES_MAX {
         return Err(io::Error::other(format!(
-            "{name} with {bytes} bytes does not fit into a stream; back up into a directory"
+            "{name} with {bytes} bytes is too large for a stream; back up into a directory"
         )));
     }
     let mut header = [0; BLOCK];
@@ -66,7 +66,7 @@ fn header(name: &str, bytes: u64) -> io::Result<[u8; BLOCK]> {
 /// that leads elsewhere, a link, a file that it would not write.
 pub(super) fn unpack(mut stream: impl Read, dir: &Path) -> Result<(), Failure> {
     let broken =
-        |why: &str| Failure::new(Exit::Broken, format!("the stream is no backup, or not all of one: {why}"));
+        |why: &str| Failure::new(Exit::Broken, format!("the stream is not a complete backup: {why}"));
     let failed = |error: io::Error| broken(&error.to_string());
     loop {
         let mut block = [0; BLOCK];
@@ -80,12 +80,13 @@ pub(super) fn unpack(mut stream: impl Read, dir: &Path) -> Result<(), Failure> {
             std::str::from_utf8(&field[..end]).ok().map(|text| text.trim().to_owned())
         };
         let octal = |range| text(range).and_then(|text| u64::from_str_radix(&text, 8).ok());
-        let name = text(0..100).ok_or_else(|| broken("a name is no text"))?;
-        let bytes = octal(124..136).ok_or_else(|| broken("a length is no number"))?;
+        let name = text(0..100).ok_or_else(|| broken("a name is not UTF-8"))?;
+        let bytes = octal(124..136).ok_or_else(|| broken("a length is not a number"))?;
         if header(&name, bytes).map_err(failed)?[..] != block[..] && !is_ours(&block, &name, bytes) {
-            return Err(broken("a header is not one that `sealog backup create -` writes"));
+            return Err(broken("a header is not from `sealog backup create -`"));
         }
-        let path = dir.join(expected(&name).ok_or_else(|| broken(&format!("it has a file {name}")))?);
+        let path =
+            dir.join(expected(&name).ok_or_else(|| broken(&format!("it has an unexpected file {name}")))?);
         let parent = path.parent().unwrap_or(dir);
         make_dir(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
         let mut written = || {

@@ -110,8 +110,7 @@ impl Pace {
             let end = to.min(at + PIECE);
             self.piece(|| {
                 let bytes = source.read(mode, number, at, end)?;
-                take(at, &bytes)
-                    .map_err(|error| Unread::Failed(format!("the backup cannot be written: {error}")))
+                take(at, &bytes).map_err(|error| Unread::Failed(format!("cannot write the backup: {error}")))
             })?;
             at = end;
         }
@@ -166,14 +165,14 @@ impl Target for IntoPlace<'_> {
         let Some(mut content) = self.there(mode, longest) else {
             if let Some(longest) = longest.filter(|longest| longest.bytes > segment.bytes) {
                 return Err(Unread::Failed(format!(
-                    "{}: the file is damaged, and an earlier backup has {} bytes of it where the store has {}; run `sealog backup verify`, and begin a new directory",
+                    "{}: the file is damaged: an earlier backup has {} bytes of it, the store has {}; run `sealog backup verify`, and use a new directory",
                     path.display(),
                     longest.bytes,
                     segment.bytes
                 )));
             }
             if longest.is_some() {
-                eprintln!("sealog: {} was damaged or missing, and is copied again", path.display());
+                eprintln!("sealog: {} was damaged or missing; copying it again", path.display());
             }
             let mut content = Vec::with_capacity(usize::try_from(segment.bytes).unwrap_or(0));
             self.pace.read(source, mode, segment.number, (0, segment.bytes), |_, bytes| {
@@ -222,7 +221,7 @@ impl<W: Write> IntoStream<W> {
 }
 
 fn unwritten(error: &io::Error) -> String {
-    format!("the stream cannot be written: {error}")
+    format!("cannot write the stream: {error}")
 }
 
 impl<W: Write> Target for IntoStream<W> {

@@ -18,25 +18,38 @@ use super::signature::is_signed;
 
 pub(super) fn command() -> Command {
     Command::new("verify")
-        .about("Checks that a backup is whole, without restoring it")
+        .about("Check that a backup is complete, without restoring it")
         .long_about(
-            "Checks that a backup is whole, without restoring it: every file is compared with its digest, and every chain is walked from its first event to the head that the manifest has for it, \
-             the hash of each event recomputed, on all cores.\n\n\
-             It names what is damaged or broken, and ends with 10 then. Without --backup it checks the newest one; --all checks every backup in the directory.\n\n\
-             A backup says of itself what it should hold: whoever can write all of it can replace it by another that is whole. --expect names an event that was noted elsewhere, as a receipt or a head of a verification, \
-             and that one of the chains must have. --signature and --public-key check an Ed25519 signature that you have made over the manifest, backups/ID.json, with a key that is not on the host of the backups.",
+            "Check that a backup is complete, without restoring it. The command compares every file with its \
+             checksum and verifies every chain from its first event to its head in the manifest, recomputing \
+             the hash of each event, on all cores.\n\n\
+             If something is damaged or broken, the command names it and exits with 10. Without --backup it \
+             checks the newest backup; --all checks every backup in the directory.\n\n\
+             The manifest is part of the backup: an attacker who can write to the directory can replace \
+             both. --expect takes an event that you recorded elsewhere, such as a receipt or the head of a \
+             verification; one of the chains must contain it. --signature and --public-key check an Ed25519 \
+             signature that you made over the manifest, backups/ID.json, with a key that is not on the \
+             backup host.",
         )
         .after_help(EXIT_CODES)
-        .arg(dir_argument("The directory of the backups"))
-        .arg(Arg::new("backup").long("backup").value_name("ID").conflicts_with("all").help("Another backup than the newest, as `sealog backup list` names it"))
-        .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).help("All backups in the directory"))
+        .arg(dir_argument("The backup directory"))
+        .arg(
+            Arg::new("backup")
+                .long("backup")
+                .value_name("ID")
+                .conflicts_with("all")
+                .help("Check this backup instead of the newest; `sealog backup list` shows the ids"),
+        )
+        .arg(
+            Arg::new("all").long("all").action(ArgAction::SetTrue).help("Check all backups in the directory"),
+        )
         .arg(
             Arg::new("expect")
                 .long("expect")
                 .value_name("SEQ:HASH")
                 .action(ArgAction::Append)
                 .value_parser(noted_head)
-                .help("A head that was noted earlier and elsewhere: a chain must have this event; can be repeated"),
+                .help("Require a chain to contain this event, recorded earlier elsewhere; repeatable"),
         )
         .arg(
             Arg::new("signature")
@@ -44,21 +57,21 @@ pub(super) fn command() -> Command {
                 .value_name("FILE")
                 .requires("public-key")
                 .conflicts_with("all")
-                .help("Your Ed25519 signature over the manifest of the backup, backups/ID.json (64 bytes)"),
+                .help("Check this Ed25519 signature over the manifest, backups/ID.json (64 bytes)"),
         )
         .arg(
             Arg::new("public-key")
                 .long("public-key")
                 .value_name("FILE")
                 .requires("signature")
-                .help("The public key in PEM that it is checked with"),
+                .help("Public key for --signature (PEM)"),
         )
         .arg(json_flag())
         .arg(quiet_flag())
 }
 
 fn noted_head(text: &str) -> Result<NotedHead, String> {
-    NotedHead::parse(text).ok_or_else(|| "this is not SEQ:HASH, a number and 64 lower-case hex digits".into())
+    NotedHead::parse(text).ok_or_else(|| "must be SEQ:HASH, a number and 64 lower-case hex digits".into())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -78,8 +91,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         for manifest in &manifests {
             let bytes = place.manifest_bytes(&manifest.id)?;
             if !is_signed(&bytes, Path::new(signature), Path::new(key))? {
-                let problem =
-                    format!("backup {}: the signature is not of this manifest and this key", manifest.id);
+                let problem = format!(
+                    "backup {}: the signature does not match this manifest and this key",
+                    manifest.id
+                );
                 return Err(Failure::new(Exit::Broken, problem));
             }
         }
@@ -91,7 +106,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     for manifest in manifests {
         if manifest.store.kind != EMBEDDED {
             eprintln!(
-                "sealog: backup {} has the heads of a database and no events; `sealog restore check` compares them",
+                "sealog: backup {} holds the heads of a database and no events; compare them with `sealog restore check`",
                 manifest.id
             );
             continue;
@@ -117,14 +132,14 @@ pub(super) fn select(place: &Place, id: Option<&str>) -> Result<Manifest, Failur
     let dir = place.path().display();
     let missing = || match id {
         Some(id) => {
-            format!("{dir}: there is no backup {id}; `sealog backup list {dir}` names those that are there")
+            format!("{dir}: there is no backup {id}; `sealog backup list {dir}` shows the backups")
         }
-        None => format!("{dir}: there is no backup that was completed; `sealog backup create` makes one"),
+        None => format!("{dir}: there is no complete backup; create one with `sealog backup create`"),
     };
     let Found { id, manifest } = found.ok_or_else(|| Failure::new(Exit::NotFound, missing()))?;
     let unread = |problem| {
         format!(
-            "backup {id}: {problem}. Choose another one with --backup, as `sealog backup list {dir}` names them"
+            "backup {id}: {problem}. Choose another backup with --backup; `sealog backup list {dir}` shows the ids"
         )
     };
     manifest.map_err(|problem| Failure::new(Exit::Broken, unread(problem)))
@@ -147,7 +162,7 @@ fn report(manifest: &Manifest, checked: &Checked, as_json: bool) {
         return;
     }
     for head in missing {
-        println!("MISSING {head}: no chain of the backup has this event");
+        println!("MISSING {head}: no chain of the backup contains this event");
     }
     for problem in damaged {
         println!("DAMAGED {problem}");
@@ -157,12 +172,12 @@ fn report(manifest: &Manifest, checked: &Checked, as_json: bool) {
     }
     if checked.is_whole() {
         println!(
-            "backup {}: whole, {events} events in {chains} chains verified, {files} files, {bytes} bytes",
+            "backup {}: complete, {events} events in {chains} chains verified, {files} files, {bytes} bytes",
             manifest.id
         );
     } else {
         println!(
-            "backup {}: NOT whole; look for another copy of what is named, or another backup",
+            "backup {}: NOT complete; find another copy of the files above, or use another backup",
             manifest.id
         );
     }

@@ -13,19 +13,19 @@ use super::output::{self, Form};
 
 pub(super) fn command() -> Command {
     let list = Command::new("list")
-        .about("Lists the actions that the key's organisation may use; without a key the whole catalog")
+        .about("List the actions that the key's organisation may use; without a key, the whole catalog")
         .arg(
             Arg::new("framework")
                 .long("framework")
                 .value_name("ID")
-                .help("Only actions that serve this framework, like gdpr"),
+                .help("Only actions of this framework, such as gdpr"),
         )
         .arg(Arg::new("category").long("category").value_name("NAME").help("Only actions of this category"));
-    let show = Command::new("show")
-        .about("Shows one action: its fields, and the frameworks that it serves")
-        .arg(Arg::new("action").value_name("ACTION").required(true).help("Its name, like user.login"));
+    let show = Command::new("show").about("Show one action with its fields and frameworks").arg(
+        Arg::new("action").value_name("ACTION").required(true).help("Name of the action, such as user.login"),
+    );
     let actions = Command::new("actions")
-        .about("Shows the actions that may be logged")
+        .about("Show the actions that you can log")
         .subcommand_required(true)
         .arg_required_else_help(true);
     connect::with_flags(actions.subcommand(list).subcommand(show))
@@ -68,7 +68,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let mut entries = Vec::with_capacity(catalog.actions.len());
     for value in catalog.actions {
         let entry = serde_json::from_value::<Entry>(value.clone()).map_err(|error| {
-            Failure::new(Exit::Failure, format!("the service has sent what is no action: {error}"))
+            Failure::new(Exit::Failure, format!("the service sent an invalid action: {error}"))
         })?;
         entries.push((entry, value));
     }
@@ -127,7 +127,7 @@ fn must_be_one<'a>(
     }
     let known: Vec<&str> = known.into_iter().collect();
     let (asked, known) = (output::plain(asked), output::plain(&known.join(", ")));
-    Err(Failure::new(Exit::NotFound, format!("no action has the {what} {asked:?}: there are {known}")))
+    Err(Failure::new(Exit::NotFound, format!("no action has the {what} {asked:?}; choose from {known}")))
 }
 
 fn show(entries: &[(Entry, Value)], name: &str, form: Form) -> Result<(), Failure> {
@@ -140,9 +140,9 @@ fn show(entries: &[(Entry, Value)], name: &str, form: Form) -> Result<(), Failur
             .take(8)
             .collect();
         let hint = if near.is_empty() {
-            "`sealog actions list` has all".to_owned()
+            "`sealog actions list` shows all".to_owned()
         } else {
-            format!("there are {}", near.join(", "))
+            format!("did you mean {}?", near.join(", "))
         };
         return Err(Failure::new(
             Exit::NotFound,

@@ -21,14 +21,14 @@ pub fn with_flags(command: Command) -> Command {
                 .long("url")
                 .value_name("URL")
                 .global(true)
-                .help("Address of the service (SEALOG_URL, or the profile's; else http://127.0.0.1:8080)"),
+                .help("URL of the service [default: SEALOG_URL, the profile, or http://127.0.0.1:8080]"),
         )
         .arg(
             Arg::new("profile")
                 .long("profile")
                 .value_name("NAME")
                 .global(true)
-                .help("A profile of ~/.config/sealog/config.toml (SEALOG_PROFILE); the key comes from SEALOG_API_KEY, the profile, or is asked for"),
+                .help("Use this profile of ~/.config/sealog/config.toml (SEALOG_PROFILE) unless SEALOG_API_KEY is set"),
         )
         .arg(
             Arg::new("timeout")
@@ -37,7 +37,7 @@ pub fn with_flags(command: Command) -> Command {
                 .global(true)
                 .default_value("30")
                 .value_parser(value_parser!(u64).range(1..=3600))
-                .help("How long an attempt may take"),
+                .help("Timeout of one attempt"),
         )
         .arg(
             Arg::new("retries")
@@ -46,21 +46,21 @@ pub fn with_flags(command: Command) -> Command {
                 .global(true)
                 .default_value("5")
                 .value_parser(value_parser!(u32).range(0..=100))
-                .help("Further attempts when the service is away; a limit of requests is waited for without counting, unless this is 0"),
+                .help("Retries while the service is unavailable; waiting for a rate limit does not count, unless this is 0"),
         )
         .arg(
             Arg::new("no-input")
                 .long("no-input")
                 .global(true)
                 .action(ArgAction::SetTrue)
-                .help("Asks for nothing, not even on a terminal"),
+                .help("Never prompt"),
         )
         .arg(
             Arg::new("json")
                 .long("json")
                 .global(true)
                 .action(ArgAction::SetTrue)
-                .help("JSON on standard output: one object, or one for each line"),
+                .help("Print JSON: one object, or one per line"),
         )
         .arg(
             Arg::new("quiet")
@@ -68,7 +68,7 @@ pub fn with_flags(command: Command) -> Command {
                 .short('q')
                 .global(true)
                 .action(ArgAction::SetTrue)
-                .help("No progress, and nothing on standard error but errors"),
+                .help("Print only errors to standard error"),
         )
 }
 
@@ -98,7 +98,7 @@ pub fn client(matches: &ArgMatches, key: Key) -> Result<Client, Failure> {
         // It goes to the service that it was kept for and to no other, whatever the environment of this
         // command names.
         (None, Some(home)) if kept.is_some() && !is_same_origin(home, &url) => Err(Failure::usage(format!(
-            "the profile {:?} has its key for {home}, which is not sent to {url} (--url, SEALOG_URL): keep one for that address with `sealog login --url {url} --profile NAME`, or give it in {variable}",
+            "the key of profile {:?} is for {home} and is not sent to {url} (--url, SEALOG_URL): store a key for that address with `sealog login --url {url} --profile NAME`, or set {variable}",
             asked.as_deref().unwrap_or(profile::DEFAULT)
         ))),
         (None, _) => Ok(kept.clone()),
@@ -116,12 +116,12 @@ pub fn client(matches: &ArgMatches, key: Key) -> Result<Client, Failure> {
         Key::Needed => asked_for(
             of_api()?,
             "API key: ",
-            "a key is needed: set SEALOG_API_KEY, or store one with `sealog login`",
+            "the API key is missing: set SEALOG_API_KEY, or store a key with `sealog login`",
         )?,
         Key::Operator => asked_for(
             of_operator()?,
             "Operator token: ",
-            "the operator token is needed: set SEALOG_OPERATOR_TOKEN, or store it with `sealog login --operator`",
+            "the operator token is missing: set SEALOG_OPERATOR_TOKEN, or store it with `sealog login --operator`",
         )?,
     };
     with_key(matches, url, key)
@@ -142,7 +142,6 @@ pub fn with_key(
 /// Runs a command's requests.
 pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| Failure::new(Exit::Failure, format!("the program cannot begin: {error}")))?;
+    let runtime = runtime.map_err(|error| Failure::new(Exit::Failure, format!("cannot start: {error}")))?;
     runtime.block_on(work)
 }

@@ -20,22 +20,22 @@ const CATCH_UP_MAX: usize = 10_000;
 
 pub(super) fn command() -> Command {
     let list = with_filters(
-        Command::new("list").about("Lists events, newest first").arg(
+        Command::new("list").about("List events, newest first").arg(
             Arg::new("limit")
                 .long("limit")
                 .short('n')
                 .value_name("N")
                 .default_value("50")
                 .value_parser(value_parser!(u64).range(1..))
-                .help("How many"),
+                .help("Number of events"),
         ),
     );
     let get = Command::new("get")
-        .about("Shows one event, exactly as the service returns it")
-        .arg(Arg::new("log_id").value_name("LOG_ID").required(true).help("Its log_id"));
+        .about("Show one event, exactly as the service returns it")
+        .arg(Arg::new("log_id").value_name("LOG_ID").required(true).help("The log_id of the event"));
     let tail = with_filters(
         Command::new("tail")
-            .about("Shows the last events, then new ones as they come, oldest first")
+            .about("Show the last events, then new ones as they arrive, oldest first")
             .arg(
                 Arg::new("last")
                     .long("last")
@@ -43,7 +43,7 @@ pub(super) fn command() -> Command {
                     .value_name("N")
                     .default_value("10")
                     .value_parser(value_parser!(u64).range(0..=CATCH_UP_MAX as u64))
-                    .help("How many of the last events to begin with"),
+                    .help("Number of last events to show first"),
             )
             .arg(
                 Arg::new("interval")
@@ -51,13 +51,11 @@ pub(super) fn command() -> Command {
                     .value_name("SECONDS")
                     .default_value("1")
                     .value_parser(value_parser!(u64).range(1..=3600))
-                    .help("How often to look"),
+                    .help("Polling interval"),
             ),
     );
-    let events = Command::new("events")
-        .about("Reads events back")
-        .subcommand_required(true)
-        .arg_required_else_help(true);
+    let events =
+        Command::new("events").about("Read events").subcommand_required(true).arg_required_else_help(true);
     connect::with_flags(events.subcommand(list).subcommand(get).subcommand(tail))
 }
 
@@ -104,12 +102,12 @@ async fn get(client: &Client, matches: &ArgMatches, form: Form) -> Result<(), Fa
     if log_id.is_empty() || !log_id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Err(Failure::new(
             Exit::NotFound,
-            format!("{:?} is no log_id: those have 26 letters and digits", output::plain(log_id)),
+            format!("{:?} is not a log_id: a log_id has 26 letters and digits", output::plain(log_id)),
         ));
     }
     let answer = client.get(&format!("/v1/events/{log_id}"), &[]).await?;
     let text = std::str::from_utf8(&answer.body)
-        .map_err(|_| Failure::new(Exit::Failure, "the answer is no text"))?;
+        .map_err(|_| Failure::new(Exit::Failure, "the response is not UTF-8"))?;
     match form {
         Form::Table => output::put(&format!("{}\n", indented(text)))?,
         Form::Lines | Form::Json => output::put(&format!("{text}\n"))?,
@@ -182,7 +180,7 @@ async fn tail(client: &Client, matches: &ArgMatches, form: Form) -> Result<(), F
             since(client, &filters, newest.as_deref(), if is_first { last } else { CATCH_UP_MAX }).await?;
         if !is_whole && !is_first {
             eprintln!(
-                "sealog: more than {CATCH_UP_MAX} events came at once; older ones of them are not shown (`sealog events list` has all)"
+                "sealog: more than {CATCH_UP_MAX} events arrived at once; the older ones are skipped (`sealog events list` shows all)"
             );
         }
         if let Some(event) = new.front() {
@@ -252,9 +250,8 @@ struct Shown {
 }
 
 fn head_of(event: &RawValue) -> Result<Shown, Failure> {
-    serde_json::from_str(event.get()).map_err(|error| {
-        Failure::new(Exit::Failure, format!("the service has sent what is no event: {error}"))
-    })
+    serde_json::from_str(event.get())
+        .map_err(|error| Failure::new(Exit::Failure, format!("the service sent an invalid event: {error}")))
 }
 
 const HEADINGS: [&str; 7] = ["seq", "log_id", "time", "severity", "action", "actor", "resource"];

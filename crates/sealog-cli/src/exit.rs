@@ -22,15 +22,14 @@ pub enum Exit {
 }
 
 /// For the help of every command. Whoever shows the codes elsewhere takes them from here ([`codes`]).
-pub const EXIT_CODES: &str = "\
-Exit codes:
+pub const EXIT_CODES: &str = "Exit codes:
   0   done
-  1   something else went wrong
+  1   another error
   2   the command line, a file or a setting is wrong
   3   the key is missing, wrong, revoked or expired
-  4   there is no such thing
-  5   the service is away, too slow or too busy, after all retries
-  6   the service does not take what was sent
+  4   not found
+  5   the service is unavailable, too slow or too busy, after all retries
+  6   the service rejected the request
   10  a chain is broken, or a file of a store or a backup is damaged";
 
 /// Code and meaning of each row of [`EXIT_CODES`].
@@ -106,7 +105,7 @@ impl From<String> for Failure {
 /// What could not be written to standard output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
-        Failure::new(Exit::Failure, format!("the output cannot be written: {error}"))
+        Failure::new(Exit::Failure, format!("cannot write the output: {error}"))
     }
 }
 

@@ -25,14 +25,18 @@ use crate::files;
 
 pub(super) fn command() -> Command {
     let command = Command::new("export")
-        .about("Exports events to a file or standard output, oldest first")
+        .about("Export events to a file or standard output, oldest first")
         .long_about(
-            "Exports events to a file or standard output, oldest first: all that there are when it begins, or those that match.\n\n\
-             ndjson has each event as the service sends it, byte for byte: `sealog-verify` checks such a file without a service or a key. csv has the columns of the dashboard's exports; a cell is empty \
-             where there is no value.\n\n\
-             The file appears under its name when it is whole: a command that fails leaves none, and one that was there before as it was; one that is killed leaves what it had as FILE.XXXXXXXX.part. \
-             `sealog follow` goes on where it was.\n\n\
-             Events that should be there and are not, because they are damaged or were dropped meanwhile, are counted on standard error: the file has all others, and the command ends with 1.",
+            "Export events to a file or standard output, oldest first: all events at the start of the \
+             export, or those that match.\n\n\
+             ndjson has each event byte for byte as the service sends it; `sealog-verify` checks such a file \
+             without a service or a key. csv has the columns of the dashboard's exports; a cell without a \
+             value is empty.\n\n\
+             The file appears under its name when it is complete. If the command fails, it leaves no new \
+             file and does not change an existing one; if it is killed, it leaves the partial file \
+             FILE.XXXXXXXX.part. To resume where you stopped, use `sealog follow`.\n\n\
+             If events are missing, because they are damaged or were deleted during the export, the command \
+             reports their number, exports all others and exits with 1.",
         )
         .arg(
             Arg::new("format")
@@ -40,15 +44,15 @@ pub(super) fn command() -> Command {
                 .value_name("FORMAT")
                 .default_value("ndjson")
                 .value_parser(PossibleValuesParser::new(["ndjson", "csv"]))
-                .help("What the file is"),
+                .help("Format of the file"),
         )
-        .arg(file_flags::output("The file; otherwise standard output"))
+        .arg(file_flags::output("Write to this file instead of standard output"))
         .arg(
             Arg::new("force")
                 .long("force")
                 .action(ArgAction::SetTrue)
                 .requires("output")
-                .help("Replaces a file that is there"),
+                .help("Replace an existing file"),
         )
         .arg(in_flight::of_reads());
     connect::with_flags(with_filters(with_range(command)))
@@ -59,11 +63,11 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let path = file_flags::path(matches, "output");
     // Known before the work and not only when the file gets its name.
     if let Some(path) = path.as_deref().filter(|path| path.is_dir()) {
-        return Err(Failure::usage(format!("{} is a directory: name a file in it", path.display())));
+        return Err(Failure::usage(format!("{} is a directory: give a file in it", path.display())));
     }
     if let Some(path) = path.as_deref().filter(|path| path.exists() && !matches.get_flag("force")) {
         return Err(Failure::usage(format!(
-            "{} is there already: name another file, or give --force",
+            "{} already exists: give another file, or --force",
             path.display()
         )));
     }
@@ -89,7 +93,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     Err(Failure::new(
         Exit::Failure,
         format!(
-            "{} events are not there: damaged, or dropped for their age meanwhile (`sealog verify` says which); all others were exported",
+            "{} events are missing: damaged, or deleted for their age during the export (`sealog verify` shows which); exported all others",
             done.missing
         ),
     ))
@@ -106,8 +110,8 @@ struct Done {
 impl Done {
     fn told(&self) -> String {
         match (self.first, self.last) {
-            (Some(first), Some(last)) => format!("{} events were exported, #{first} to #{last}", self.events),
-            _ => "there are no such events".into(),
+            (Some(first), Some(last)) => format!("exported {} events, #{first} to #{last}", self.events),
+            _ => "no events match".into(),
         }
     }
 }
@@ -163,7 +167,7 @@ impl Part {
     fn create(becomes: &Path) -> Result<Part, Failure> {
         let mut random = [0; 4];
         getrandom::fill(&mut random)
-            .map_err(|error| Failure::new(Exit::Failure, format!("there is no randomness: {error}")))?;
+            .map_err(|error| Failure::new(Exit::Failure, format!("the system has no randomness: {error}")))?;
         let path = becomes.with_added_extension(format!("{:08x}.part", u32::from_le_bytes(random)));
         // Events can be anything: nobody else is to read them.
         let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path);
@@ -188,7 +192,7 @@ impl Part {
         if named.is_err() && !is_forced && self.becomes.exists() {
             self.is_kept = true;
             return Err(Failure::usage(format!(
-                "{} has appeared meanwhile and was left alone; the export is whole, in {}",
+                "{} was created in the meantime and is unchanged; the complete export is in {}",
                 self.becomes.display(),
                 self.path.display()
             )));
@@ -268,7 +272,7 @@ fn closed_is_no_error(written: std::io::Result<()>) -> Result<bool, Failure> {
 /// In the order of the columns, quoted as the dashboard's exports are. `metadata` is the text that was
 /// hashed.
 fn put_row(event: &str, out: &mut Vec<u8>) -> Result<(), Failure> {
-    let bad = |error| Failure::new(Exit::Failure, format!("the service has sent what is no event: {error}"));
+    let bad = |error| Failure::new(Exit::Failure, format!("the service sent an invalid event: {error}"));
     let fields: std::collections::HashMap<&str, &RawValue> = serde_json::from_str(event).map_err(bad)?;
     for (at, column) in CSV_COLUMNS.iter().enumerate() {
         if at > 0 {
@@ -321,7 +325,7 @@ mod tests {
         put(&mut second, "22");
         let refused = second.finish(false).err().unwrap();
         assert!(
-            refused.exit == Exit::Usage && refused.message.contains("appeared meanwhile"),
+            refused.exit == Exit::Usage && refused.message.contains("was created in the meantime"),
             "{}",
             refused.message
         );

@@ -22,5 +22,5 @@ pub fn path(matches: &ArgMatches, name: &str) -> Option<PathBuf> {
 
 /// What could not be opened before the work began.
 pub fn unwritable(path: &Path, error: &dyn Display) -> Failure {
-    Failure::usage(format!("{} cannot be written: {error}; name another file", path.display()))
+    Failure::usage(format!("cannot write {}: {error}; give another file", path.display()))
 }

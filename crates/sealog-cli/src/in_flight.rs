@@ -6,12 +6,12 @@ const NAME: &str = "in_flight";
 
 /// Of a command that reads: what comes early waits for what comes before it.
 pub(super) fn of_reads() -> Arg {
-    flag("4", "How many requests may be under way at once; events stay in order")
+    flag("4", "Number of concurrent requests; events stay in order")
 }
 
 /// Of a command that sends: the service seals batches as they come.
 pub(super) fn of_batches() -> Arg {
-    flag("1", "How many batches may be under way at once; with more than one their order is not kept")
+    flag("1", "Number of concurrent batches; more than one does not keep the order")
 }
 
 fn flag(default: &'static str, help: &'static str) -> Arg {

@@ -18,7 +18,7 @@ pub(super) const LINE_MAX: usize = 2 << 20;
 pub(super) const AHEAD: usize = 256;
 
 /// What a line has to be.
-const WANTED: &str = "a line is an event in JSON, like {\"action\":\"user.login\"}";
+const WANTED: &str = "each line must be a JSON event, such as {\"action\":\"user.login\"}";
 
 pub(super) struct Line {
     pub number: u64,
@@ -60,7 +60,7 @@ pub(super) fn name(path: &str) -> &str {
 pub(super) fn open(path: &str) -> Result<File, Failure> {
     let bad = |error: io::Error| {
         Failure::usage(format!(
-            "{path} cannot be read: {error}; name a file that you may read, or - for standard input"
+            "cannot read {path}: {error}; give a file that you can read, or - for standard input"
         ))
     };
     if path == "-" {
@@ -69,7 +69,7 @@ pub(super) fn open(path: &str) -> Result<File, Failure> {
     let file = File::open(path).map_err(bad)?;
     // It opens like a file, and fails at the first read.
     if file.metadata().map_err(bad)?.is_dir() {
-        return Err(Failure::usage(format!("{path} is a directory: name a file in it")));
+        return Err(Failure::usage(format!("{path} is a directory: give a file in it")));
     }
     Ok(file)
 }
@@ -123,7 +123,7 @@ pub(super) fn refuse_as_output(input: &str, flag: &str, output: Option<&Path>) -
     let (Ok(read), Ok(written)) = (read, std::fs::metadata(output)) else { return Ok(()) };
     if read.is_file() && (read.dev(), read.ino()) == (written.dev(), written.ino()) {
         let shown = output.display();
-        return Err(Failure::usage(format!("{flag}: {shown} is the file that is read: name another one")));
+        return Err(Failure::usage(format!("{flag}: {shown} is the input file: give another file")));
     }
     Ok(())
 }
@@ -141,15 +141,15 @@ fn next(reader: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<bool> {
 
 pub(super) fn parse(text: &[u8]) -> Result<Box<RawValue>, String> {
     if text.len() > LINE_MAX {
-        return Err("it is longer than 2 MB, which is the most that a request takes".into());
+        return Err("it is longer than 2 MB, the limit of a request".into());
     }
-    let text = std::str::from_utf8(text).map_err(|_| format!("it is no UTF-8: {WANTED}"))?.trim();
+    let text = std::str::from_utf8(text).map_err(|_| format!("it is not UTF-8: {WANTED}"))?.trim();
     if !text.starts_with('{') {
-        return Err(format!("it is no JSON object: {WANTED}"));
+        return Err(format!("it is not a JSON object: {WANTED}"));
     }
     serde_json::from_str::<&RawValue>(text)
         .map(ToOwned::to_owned)
-        .map_err(|error| format!("it is no JSON: {error}"))
+        .map_err(|error| format!("it is not valid JSON: {error}"))
 }
 
 #[cfg(test)]

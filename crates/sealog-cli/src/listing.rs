@@ -15,8 +15,8 @@ const FILTERS: [(&str, &str, &str); 5] = [
     ("action", "ACTION", "Only this action"),
     ("actor_id", "ID", "Only events of this actor"),
     ("resource", "RESOURCE", "Only events on this resource"),
-    ("date_from", "YYYY-MM-DD", "From the beginning of this day (UTC)"),
-    ("date_to", "YYYY-MM-DD", "To the end of this day (UTC)"),
+    ("date_from", "YYYY-MM-DD", "Only events since the start of this day (UTC)"),
+    ("date_to", "YYYY-MM-DD", "Only events until the end of this day (UTC)"),
 ];
 
 pub(super) fn with_filters(command: Command) -> Command {

@@ -15,28 +15,31 @@ use super::{ask, output, profile};
 pub(super) fn command() -> Command {
     connect::with_flags(
         Command::new("login")
-            .about("Keeps an address and a key in a profile, for all other commands")
+            .about("Store a URL and a key in a profile for all other commands")
             .long_about(
-                "Keeps an address and a key in a profile of ~/.config/sealog/config.toml, which nobody else can read, for all other commands.\n\n\
-                 The key is asked for and not shown, or read from standard input with --stdin; never an argument, because arguments are seen by others. It is tried once before it is kept.",
+                "Store a URL and a key in a profile of ~/.config/sealog/config.toml, which only you can \
+                 read, for all other commands.\n\n\
+                 The command prompts for the key without showing it, or reads it from standard input with \
+                 --stdin. It is never an argument, because other users can see arguments. The command tests \
+                 the key once before it stores it.",
             )
             .arg(
                 Arg::new("operator")
                     .long("operator")
                     .action(ArgAction::SetTrue)
-                    .help("Keeps the operator token, for `sealog admin`, beside the key"),
+                    .help("Store the operator token for `sealog admin`, beside the key"),
             )
             .arg(
                 Arg::new("stdin")
                     .long("stdin")
                     .action(ArgAction::SetTrue)
-                    .help("Reads the key from standard input, one line"),
+                    .help("Read the key from standard input, one line"),
             )
             .arg(
                 Arg::new("no_check")
                     .long("no-check")
                     .action(ArgAction::SetTrue)
-                    .help("Keeps it without asking the service whether it works"),
+                    .help("Store the key without testing it"),
             ),
     )
 }
@@ -45,7 +48,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let is_operator = matches.get_flag("operator");
     let Some(path) = profile::path(connect::var) else {
         return Err(Failure::usage(
-            "there is no place for profiles, since neither HOME nor XDG_CONFIG_HOME is set: set one of them",
+            "profiles have no place because neither HOME nor XDG_CONFIG_HOME is set: set one of them",
         ));
     };
     let name = matches.get_one::<String>("profile").cloned().or_else(|| connect::var("SEALOG_PROFILE"));
@@ -63,7 +66,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     if let (Some(home), Some(_)) = (kept.url.as_ref().filter(|home| !is_same_origin(home, &url)), beside) {
         let what = if is_operator { "a key" } else { "an operator token" };
         return Err(Failure::usage(format!(
-            "the profile {name:?} has {what} for {home}, which must not go to {url}: name another profile with --profile"
+            "the profile {name:?} has {what} for {home}, which must not be sent to {url}: give another profile with --profile"
         )));
     }
     let what = if is_operator { "Operator token" } else { "API key" };
@@ -75,7 +78,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let secret = secret.ok_or_else(|| {
         Failure::new(
             Exit::Authentication,
-            "no key was given: run it on a terminal, or give --stdin and pipe one line in",
+            "the key is missing: run this on a terminal, or give --stdin and pipe one line in",
         )
     })?;
     if !matches.get_flag("no_check") {
@@ -88,18 +91,18 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let text = profile::with_profile(text.as_deref().map_or("", String::as_str), &name, &kept);
     let text = text.ok_or_else(|| {
         Failure::usage(format!(
-            "{} has the profile {name:?} in a form that this command does not change, and is as it was: write it as a table under [profiles.{name}], or take it out, and run this again",
+            "{} has the profile {name:?} in a form that this command cannot change: write it as a table under [profiles.{name}], or remove it, and run this again",
             path.display()
         ))
     })?;
     profile::write(&path, &text)
-        .map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))?;
+        .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))?;
     if matches.get_flag("json") {
         let told = json!({ "profile": name, "file": path, "url": url, "operator": is_operator });
         output::put(&format!("{told}\n"))?;
     } else if !matches.get_flag("quiet") {
         let asks = if name == profile::DEFAULT { String::new() } else { format!(" (--profile {name})") };
-        eprintln!("sealog: the profile {name:?} of {} leads to {url}{asks}", path.display());
+        eprintln!("sealog: saved profile {name:?} in {} for {url}{asks}", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -87,10 +87,10 @@ fn file(path: &Path) -> Result<File, Failure> {
     let bad = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let about = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?;
     if !about.is_file() {
-        return Err(bad("it is no file: move it away, and `sealog login` makes one".into()));
+        return Err(bad("it is not a regular file: move it away and run `sealog login`".into()));
     }
     if about.permissions().mode() & 0o077 != 0 {
-        return Err(bad(format!("others can read the keys in it: chmod 600 {}", path.display())));
+        return Err(bad(format!("other users can read the keys in it: chmod 600 {}", path.display())));
     }
     let text = Zeroizing::new(std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?);
     parse(&text).map_err(bad)
@@ -101,7 +101,7 @@ fn parse(text: &str) -> Result<File, String> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or(text));
         format!(
-            "line {}: it is no file of profiles: {}; correct it, or move it away and let `sealog login` make one",
+            "line {}: not a valid profile file: {}; correct it, or move it away and run `sealog login`",
             before.matches('\n').count() + 1,
             error.message()
         )

@@ -61,7 +61,7 @@ pub(super) struct Place<'a> {
 impl Place<'_> {
     pub(super) fn of(event: &str) -> Result<Place<'_>, Failure> {
         serde_json::from_str(event).map_err(|error| {
-            Failure::new(Exit::Failure, format!("the service has sent what is no event: {error}"))
+            Failure::new(Exit::Failure, format!("the service sent an invalid event: {error}"))
         })
     }
 }
@@ -156,7 +156,7 @@ mod tests {
     fn what_is_no_event_is_an_error_and_says_so() {
         for event in ["{}", "1", "\"}\"", &ending(IDS, "").replace(":7,", ":-7,")] {
             let failure = seen(event).unwrap_err();
-            assert!(failure.message.contains("no event"), "{event}: {}", failure.message);
+            assert!(failure.message.contains("invalid event"), "{event}: {}", failure.message);
         }
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct SeqRange {
 }
 
 pub(super) fn with_range(command: Command) -> Command {
-    command.arg(flag("from", "The first chain_seq")).arg(flag("to", "The last chain_seq"))
+    command.arg(flag("from", "First chain_seq")).arg(flag("to", "Last chain_seq"))
 }
 
 /// A flag that takes one.

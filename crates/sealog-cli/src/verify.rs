@@ -24,23 +24,27 @@ const WINDOW: u64 = 1000;
 pub(super) fn command() -> Command {
     connect::with_flags(with_range(
         Command::new("verify")
-            .about("Verifies the chain of the key's project")
+            .about("Verify the chain of the key's project")
             .long_about(
-                "Verifies the chain of the key's project: the service recomputes the hash of every event and compares it with its neighbours, 1,000 at a time.\n\n\
-                 With --data it opens a stopped store itself and verifies every chain in it. Nothing in the directory is changed, so it may be a snapshot, mounted read-only, or evidence. An unfinished write at the end of \
-                 the log (a torn tail), as a crash leaves it, was never acknowledged: it is named, and breaks no chain.\n\n\
-                 This asks the service. To trust nobody, export the events and check them with `sealog-verify`, which needs neither a service nor a key.\n\n\
-                 It ends with 10 when the chain is broken, and says at which event.",
+                "Verify the chain of the key's project: the service recomputes the hash of every event and \
+                 compares it with its neighbours, 1,000 events per request.\n\n\
+                 With --data the command opens a stopped store itself and verifies every chain in it. It \
+                 changes nothing in the directory, so the directory may be a snapshot, mounted read-only, or \
+                 evidence. A crash can leave an unfinished write at the end of the log (a torn tail), which \
+                 was never acknowledged: the command reports it, and it breaks no chain.\n\n\
+                 Without --data you rely on the service. To rely on no service, export the events and check \
+                 them with `sealog-verify`, which needs neither a service nor a key.\n\n\
+                 The command exits with 10 if the chain is broken, and prints the first broken event.",
             )
             .arg(
                 Arg::new("data")
                     .long("data")
                     .value_name("DIR")
                     .conflicts_with_all(["all", "from", "to"])
-                    .help("Verifies the store in this data directory instead, all chains on all cores, without a service; also the postgres:// URL of a database"),
+                    .help("Verify all chains of this data directory, or of this postgres:// database, without a service"),
             )
-            .arg(file_flags::flag("report", "Writes the result as JSON to this file, too"))
-            .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).conflicts_with_all(["from", "to"]).help("The whole chain, which is also what happens without --from and --to")),
+            .arg(file_flags::flag("report", "Also write the result to this file as JSON"))
+            .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).conflicts_with_all(["from", "to"]).help("Verify the whole chain (the default without --from and --to)")),
     ))
 }
 
@@ -140,13 +144,13 @@ fn report(outcome: &Outcome, form: Form) -> String {
         return format!("{report}\n");
     }
     match broken {
-        _ if *checked == 0 && broken.is_none() => "There are no events to verify.\n".into(),
+        _ if *checked == 0 && broken.is_none() => "No events to verify.\n".into(),
         None => format!(
             "{checked} of {checked} events valid, #{first} to #{last}, {windows} windows, {seconds:.1} s, {} events/s\n",
             progress::rate(*checked, *took)
         ),
         Some((at, hash)) => format!(
-            "BROKEN at #{at}: {} events before it are valid\n  stored hash: {}\n  what now: keep the store as it is, and look at the event and its neighbours on the Verification page of the dashboard\n",
+            "BROKEN at #{at}: {} events before it are valid\n  stored hash: {}\n  what now: keep the store unchanged, and compare the event with its neighbours on the Verification page of the dashboard\n",
             checked.saturating_sub(1),
             output::plain(hash),
         ),
@@ -184,10 +188,7 @@ impl Report {
     fn put(mut self, text: &str) -> Result<(), Failure> {
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_all());
         written.map_err(|error| {
-            Failure::new(
-                Exit::Failure,
-                format!("--report: {} cannot be written: {error}", self.path.display()),
-            )
+            Failure::new(Exit::Failure, format!("--report: cannot write {}: {error}", self.path.display()))
         })
     }
 }

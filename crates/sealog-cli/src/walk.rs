@@ -51,8 +51,7 @@ pub(super) async fn newest(client: &Client, filters: &Filters) -> Result<Option<
         if let Some(event) = page.events.first() {
             let place = Place::of(event.get())?;
             let id = |text: &str| {
-                Uuid::parse(text)
-                    .ok_or_else(|| Failure::new(Exit::Failure, format!("{text:?} is no id of Sealog's")))
+                Uuid::parse(text).ok_or_else(|| Failure::new(Exit::Failure, format!("{text:?} is not an id")))
             };
             let (tenant_id, project_id) = (TenantId(id(place.tenant_id)?), ProjectId(id(place.project_id)?));
             let chain = ChainId { tenant_id, project_id, mode: mode(client) };
@@ -183,7 +182,7 @@ impl Walk {
             }
             let Some((lo, hi, asked)) = self.under_way.pop_front() else { return Ok(None) };
             let unfinished =
-                |error| Failure::new(Exit::Failure, format!("a request was not finished: {error}"));
+                |error| Failure::new(Exit::Failure, format!("a request did not finish: {error}"));
             match asked.await.map_err(unfinished).flatten() {
                 Err(failure) => {
                     self.back_to(lo);

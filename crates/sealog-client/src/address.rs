@@ -28,23 +28,23 @@ pub fn is_same_origin(one: &str, other: &str) -> bool {
 impl Address {
     /// Why not is for the person who wrote it.
     pub fn parse(url: &str) -> Result<Address, String> {
-        let hint = "must be the address of the service, like https://audit.example.org";
+        let hint = "must be the URL of the service, such as https://audit.example.org";
         let uri: Uri = url.trim().parse().map_err(|error| format!("{hint} ({error})"))?;
         let is_tls = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
-            _ => return Err(format!("{hint}: it begins with neither http:// nor https://")),
+            _ => return Err(format!("{hint}: it must begin with http:// or https://")),
         };
-        let authority = uri.authority().ok_or_else(|| format!("{hint}: it names no host"))?;
+        let authority = uri.authority().ok_or_else(|| format!("{hint}: it has no host"))?;
         if authority.as_str().contains('@') {
-            return Err(format!("{hint}: a name or password does not belong in it"));
+            return Err(format!("{hint}: remove the user name and password"));
         }
         if uri.query().is_some() {
-            return Err(format!("{hint}: it ends before any question mark"));
+            return Err(format!("{hint}: remove the query after the question mark"));
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         if host.is_empty() {
-            return Err(format!("{hint}: it names no host"));
+            return Err(format!("{hint}: it has no host"));
         }
         let prefix = uri.path().trim_end_matches('/');
         // People paste the address of the API as often as that of the service.

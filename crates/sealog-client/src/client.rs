@@ -80,7 +80,7 @@ impl Client {
             Some(key) => {
                 let header = Zeroizing::new(format!("Bearer {}", key.trim()));
                 let mut value = HeaderValue::try_from(header.as_str())
-                    .map_err(|_| "the key has characters that no key has".to_owned())?;
+                    .map_err(|_| "the key has invalid characters".to_owned())?;
                 value.set_sensitive(true);
                 Some(value)
             }
@@ -198,11 +198,11 @@ impl Client {
                 ClientError::Foreign {
                     status,
                     why: format!(
-                        "it leads to {to}; redirects are not followed, because the key would go along"
+                        "it redirects to {to}; redirects are not followed, because the key would be sent along"
                     ),
                 }
             }
-            None => ClientError::Foreign { status, why: "its body is not an error of Sealog's".into() },
+            None => ClientError::Foreign { status, why: "its body is not a Sealog error".into() },
         })
     }
 
@@ -231,7 +231,7 @@ impl Client {
             }
             request.body(Full::new(body.clone())).map_err(|error| ClientError::Foreign {
                 status: 0,
-                why: format!("the request cannot be written: {error}"),
+                why: format!("cannot send the request: {error}"),
             })
         };
         // A connection that was kept may have been closed by the other side meanwhile: then one more attempt
@@ -266,7 +266,7 @@ impl Client {
 
     async fn kept(&self) -> Option<Sender> {
         loop {
-            let mut sender = self.idle.lock().expect("nobody panics with it").pop()?;
+            let mut sender = self.idle.lock().expect("no holder panics").pop()?;
             if sender.ready().await.is_ok() {
                 return Some(sender);
             }
@@ -274,7 +274,7 @@ impl Client {
     }
 
     fn keep(&self, sender: Sender) {
-        let mut idle = self.idle.lock().expect("nobody panics with it");
+        let mut idle = self.idle.lock().expect("no holder panics");
         if !sender.is_closed() && idle.len() < IDLE_MAX {
             idle.push(sender);
         }

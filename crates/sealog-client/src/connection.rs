@@ -39,7 +39,7 @@ impl Connector {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
-            return Err("this system has no root certificates: install them (on Debian ca-certificates) or name a file in SSL_CERT_FILE".into());
+            return Err("this system has no root certificates: install them (ca-certificates on Debian), or set SSL_CERT_FILE to a file".into());
         }
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()

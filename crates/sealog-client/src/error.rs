@@ -81,7 +81,7 @@ impl fmt::Display for Problem {
             write!(f, "\n  request: {}", self.request_id)?;
         }
         if !self.doc_url.is_empty() {
-            write!(f, "\n  more: {}", self.doc_url)?;
+            write!(f, "\n  see: {}", self.doc_url)?;
         }
         Ok(())
     }
@@ -94,16 +94,16 @@ impl fmt::Display for ClientError {
             ClientError::Unreachable { address, why } => {
                 write!(
                     f,
-                    "{address} cannot be reached: {why}\n  is it running, and is the address right (--url, SEALOG_URL)?"
+                    "cannot reach {address}: {why}\n  check that the service runs and that the URL is right (--url, SEALOG_URL)"
                 )
             }
             ClientError::TimedOut { address, after } => {
-                write!(f, "{address} has not answered within {} s (--timeout)", after.as_secs())
+                write!(f, "{address} did not respond within {} s (--timeout)", after.as_secs())
             }
             ClientError::Foreign { status, why } => {
                 write!(
                     f,
-                    "the answer (status {status}) is not one of Sealog's: {why}\n  does the address lead to the service itself (--url, SEALOG_URL)?"
+                    "the response (status {status}) is not from Sealog: {why}\n  check that the URL is the service itself (--url, SEALOG_URL)"
                 )
             }
         }

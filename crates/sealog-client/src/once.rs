@@ -48,6 +48,6 @@ impl Once {
         };
         tokio::time::timeout(within, exchange)
             .await
-            .unwrap_or_else(|_| Err(format!("no answer in {within:?}")))
+            .unwrap_or_else(|_| Err(format!("no response within {within:?}")))
     }
 }

@@ -212,7 +212,7 @@ impl Control {
         let answer = self.pool.run_below(waiting_max, payer, COST, act);
         Box::pin(async move {
             let Some(answer) = answer else {
-                let cause = "the queue of operations on control data is full";
+                let cause = "the queue of control data operations is full";
                 return Err(StoreError::Unavailable(cause.into()).into());
             };
             answer.await.unwrap_or_else(|_| Err(StoreError::Closing.into()))

@@ -34,8 +34,8 @@ fn durable(
     path: &Path,
 ) -> Result<BTreeSet<ProjectId>, StoreError> {
     let projects = copied.map_err(StoreError::from);
-    let projects = projects
-        .map_err(|error| StoreError::Control(format!("the control data cannot be copied: {error}")))?;
+    let projects =
+        projects.map_err(|error| StoreError::Control(format!("cannot copy the control data: {error}")))?;
     let synced = std::fs::File::open(path).and_then(|file| file.sync_all());
     synced.map_err(|error| StoreError::Control(format!("{}: {error}", path.display())))?;
     Ok(projects)

@@ -80,7 +80,7 @@ impl Database {
     pub(crate) fn copy_to(&self, schema: &Schema, path: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
         match &self.driver {
             Driver::Sqlite(file) => file.copy_to(schema, path),
-            Driver::Postgres(_) => Err(DbError::Refused("a database is copied by its own tools".into())),
+            Driver::Postgres(_) => Err(DbError::Refused("copy a database with its own tools".into())),
         }
     }
 

@@ -314,7 +314,7 @@ pub(crate) fn readable<T>(
                     id,
                     column,
                     problem,
-                    "a row of control data is damaged and left out; the rows behind it go on; correct it or restore it from a backup"
+                    "skipped a damaged row of control data; correct it or restore it from a backup"
                 );
             }
             Err(error) => return Err(error),

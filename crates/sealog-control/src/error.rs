@@ -29,7 +29,7 @@ impl fmt::Display for OpenError {
         match self {
             OpenError::UnknownVersion { found } => write!(
                 f,
-                "the store has the format {found:?}, which this version does not know; use the version that wrote it, or a newer one"
+                "the store has the unknown format {found:?}; use the version that wrote it, or a newer one"
             ),
             OpenError::Io { path, error } => write!(f, "{}: {error}", path.display()),
             OpenError::Postgres(error) => error.fmt(f),

@@ -43,7 +43,7 @@ fn create(db: &mut dyn Db, first: FirstRun) -> Result<bool, DbError> {
     let FirstRun { tenant, project, keys, owner, claim } = first;
     tenant::insert(db, tenant.into())?;
     let elsewhere =
-        || DbError::Refused("the project, its keys and the owner are not of the first tenant".into());
+        || DbError::Refused("the project, its keys and the owner must belong to the first tenant".into());
     project::create(db, &project)?.ok_or_else(elsewhere)?;
     for key in keys {
         key::create(db, key)?.ok_or_else(elsewhere)?;

@@ -82,7 +82,7 @@ impl Control {
     ) -> Answer<'_, Invited> {
         let made: Answer<'_, _> = self.change_of_tenant(Lock::Order, move |db| {
             let Some(invitation) = link.purpose.invitation().cloned() else {
-                return Err(DbError::Refused("the link is no invitation".into()));
+                return Err(DbError::Refused("the link is not an invitation".into()));
             };
             let Invitation { tenant_id, email, .. } = &invitation;
             let tenant_id = *tenant_id;

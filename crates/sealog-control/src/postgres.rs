@@ -69,7 +69,9 @@ fn failed(failure: Failure) -> DbError {
     match failure.code() {
         Some(&SqlState::UNIQUE_VIOLATION) => DbError::Duplicate(failure.to_string()),
         Some(&SqlState::FOREIGN_KEY_VIOLATION) => DbError::NoOwner,
-        Some(&SqlState::CHARACTER_NOT_IN_REPERTOIRE) => DbError::Refused("a text has a NUL in it".into()),
+        Some(&SqlState::CHARACTER_NOT_IN_REPERTOIRE) => {
+            DbError::Refused("a text contains a NUL character".into())
+        }
         _ => match failure {
             Failure::Store(error) => DbError::Store(error),
             Failure::Database(_) if failure.is_gone() => {

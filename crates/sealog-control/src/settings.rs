@@ -83,7 +83,9 @@ impl Control {
 
 fn put(db: &mut dyn Db, tenant_id: TenantId, name: &str, value: &str) -> Result<(), DbError> {
     if let Err(error) = serde_json::from_str::<serde_json::Value>(value) {
-        return Err(DbError::Refused(format!("the setting {name:?} has a value that is no JSON: {error}")));
+        return Err(DbError::Refused(format!(
+            "the value of the setting {name:?} is not valid JSON: {error}"
+        )));
     }
     let sql = "INSERT INTO {settings} (tenant_id, name, value) VALUES (?1, ?2, ?3)
                ON CONFLICT (tenant_id, name) DO UPDATE SET value = excluded.value";

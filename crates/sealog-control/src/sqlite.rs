@@ -111,7 +111,7 @@ impl File {
         let lost = self.directory.as_ref().and_then(Directory::lost);
         if let Some(cause) = failed.as_deref().or(lost) {
             return Err(DbError::Failed(format!(
-                "an earlier change failed ({cause}); nothing is changed until the store is started again"
+                "an earlier change failed ({cause}); control data is read-only until the server restarts"
             )));
         }
         if let Some(reserve) = &mut *reserve {
@@ -134,7 +134,7 @@ impl File {
         if let Some(DbError::Final(cause)) = errors.into_iter().flatten().find(is_final) {
             tracing::error!(
                 cause,
-                "a write or sync of control data has failed; it is read-only until the server is restarted"
+                "failed to write or sync control data; it is read-only until the server restarts"
             );
             *failed = Some(cause.clone());
             // Closing must not copy the write-ahead log and remove it: it is what the next start begins with.
@@ -364,7 +364,9 @@ fn open_file(dir: &Path, path: &Path, schema: &Schema, locking: Locking) -> Resu
     let mut db = Connection::open_with_flags(path, flags)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
     if locking == Locking::Exclusive {
-        tracing::warn!("the disk is full; no other program can read the control data until the next start");
+        tracing::warn!(
+            "the disk is full; other programs cannot read the control data until the server restarts"
+        );
         db.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     }
     // Before anything is written: a file of a newer version stays as it is.
@@ -491,12 +493,12 @@ fn copy_aside(db: &Connection, dir: &Path, path: &Path, version: usize) -> Resul
     if let Err(error) = copied() {
         let _ = fs::remove_file(&unfinished);
         let problem = format!(
-            "the control data has to be updated and cannot be copied to {} before that: {error}; make room",
+            "cannot copy the control data to {} before its update: {error}; free some space",
             copy.display()
         );
         return Err(Unopened::Io(io::Error::other(problem)));
     }
-    tracing::info!(copy = %copy.display(), version, "the control data is of an earlier version; it was copied aside, and is updated now");
+    tracing::info!(copy = %copy.display(), version, "copied the control data of an earlier version aside; updating it now");
     Ok(())
 }
 
@@ -507,7 +509,11 @@ fn migrate(db: &mut Connection, schema: &Schema, version: usize) -> rusqlite::Re
         step.pragma_update(None, "user_version", number)?;
         step.commit()?;
         if version > 0 {
-            tracing::info!(step = number, of = schema.sqlite.len(), "a step of the control data was made");
+            tracing::info!(
+                step = number,
+                of = schema.sqlite.len(),
+                "ran a migration step of the control data"
+            );
         }
     }
     Ok(())
@@ -593,7 +599,7 @@ mod tests {
         assert!(matches!(failed, Err(DbError::Final(_))), "{failed:?}");
         let refused = file.change(Room::InPlace, |db| insert_tenant(db, 3));
         let Err(DbError::Failed(cause)) = refused else { panic!("{refused:?}") };
-        assert!(cause.contains("until the store is started again"), "{cause}");
+        assert!(cause.contains("until the server restarts"), "{cause}");
         assert!(file.failure().is_some());
         assert_eq!(count_tenants(&file), Ok(1));
         drop(file);

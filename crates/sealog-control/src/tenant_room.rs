@@ -19,7 +19,7 @@ pub(crate) fn check(db: &mut dyn Db, tenant_id: TenantId, max: u64) -> Result<()
         return Ok(());
     }
     Err(DbError::Store(StoreError::Refused(format!(
-        "The cases of your organisation have used the {} MB that this server keeps for them. Packages make room when their time ends. Ask whoever runs the server for more (limits.tenant_disk_mb).",
+        "The cases of your organisation have used the {} MB that this server allows. Packages free space when they expire. Ask the operator of this server for more (limits.tenant_disk_mb).",
         max / MIB
     ))))
 }

@@ -116,7 +116,7 @@ pub(crate) async fn follow(
         let is_later = now.connection == known.connection && now.version >= known.version;
         let since = std::mem::replace(&mut known, now).version;
         if !is_later {
-            tracing::info!("the connection to the database was made anew; invalidated all cached callers");
+            tracing::info!("reconnected to the database; invalidated all cached callers");
             versions.note_all();
             continue;
         }
@@ -126,13 +126,11 @@ pub(crate) async fn follow(
         match tokio::time::timeout(READ_MAX, changed).await {
             Ok(Ok(Ok(changed))) => versions.note(changed),
             Ok(Ok(Err(error))) => {
-                tracing::warn!(%error, "failed to read which tenants have changed; invalidated all cached callers");
+                tracing::warn!(%error, "failed to read changed tenants; invalidated all cached callers");
                 versions.note_all();
             }
             Err(_) => {
-                tracing::warn!(
-                    "timed out reading which tenants have changed; invalidated all cached callers"
-                );
+                tracing::warn!("timed out reading changed tenants; invalidated all cached callers");
                 versions.note_all();
             }
             // The read has panicked; or this is being closed, which shows at the next look.

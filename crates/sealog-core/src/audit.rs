@@ -96,7 +96,7 @@ pub fn parse_entry(text: &str) -> Result<Entry, JsonError> {
     Ok(Ok(StoredEvent { schema_version, ..event }))
 }
 
-/// What came out.
+/// The result of an audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub checked: u64,
@@ -105,7 +105,7 @@ pub struct Outcome {
     pub broken: Option<Fault>,
     /// The last event that passed.
     pub head: Option<NotedHead>,
-    /// Whose events these are, by the first one.
+    /// Tenant and project of the first event.
     pub chain: Option<(TenantId, ProjectId)>,
     /// Noted heads that agree with the events given.
     pub confirmed: usize,
@@ -116,11 +116,11 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub at: u64,
-    /// As it stands in the event; for [`Reason::Tail`] the noted one. None where it cannot be read.
+    /// The hash in the event; for [`Reason::Tail`] the recorded one. None if it cannot be read.
     pub hash: Option<Hash>,
     pub reason: Reason,
-    /// More about [`Reason::Malformed`] and [`Reason::Tail`]. It may quote the input, so it is not fit for a
-    /// terminal as it stands.
+    /// Details of [`Reason::Malformed`] and [`Reason::Tail`]. They may quote the input, so escape them before
+    /// they reach a terminal.
     pub problem: Option<String>,
 }
 
@@ -159,7 +159,7 @@ impl Audit {
         }
     }
 
-    /// Whether the outcome may still change: nothing counts after the first break.
+    /// Returns true while the outcome may still change. Events after the first break do not count.
     pub fn wants_more(&self) -> bool {
         self.broken.is_none()
     }
@@ -284,7 +284,7 @@ impl Audit {
     }
 }
 
-/// Checks entries that stand in memory.
+/// Checks entries in memory.
 pub fn audit(entries: impl IntoIterator<Item = Entry>, noted: Vec<NotedHead>) -> Outcome {
     let mut audit = Audit::new(noted);
     for entry in entries {

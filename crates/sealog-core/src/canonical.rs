@@ -29,7 +29,7 @@ pub struct Fields<'a> {
     pub metadata: Option<&'a str>,
 }
 
-/// What stands before each field.
+/// The text before each field.
 const NAMES: [&str; 4] = ["\"action\":", ",\"actor_id\":", ",\"resource\":", ",\"metadata\":"];
 
 impl EventText {
@@ -74,8 +74,8 @@ pub fn split(text: &str) -> Option<Fields<'_>> {
     cut(text.as_bytes())?.fields(text)
 }
 
-/// Whether this is the text of an event, as far as that shows without its hash: UTF-8 that can be cut into
-/// its fields.
+/// Returns true for UTF-8 that can be cut into the fields of an event. Without the hash, no more can be
+/// checked.
 pub fn is_text(text: &[u8]) -> bool {
     (text.is_ascii() || std::str::from_utf8(text).is_ok()) && cut(text).is_some()
 }
@@ -123,14 +123,14 @@ pub fn hash(prev_hash: Hash, log_id: Ulid, tenant_id: TenantId, text: &str, time
     Preimage::default().hash(prev_hash, log_id, tenant_id, text.as_bytes(), timestamp_ms)
 }
 
-/// What is hashed for an event, as one piece: SHA-256 is faster on that than on parts. Its memory, and what
-/// it begins with, serve for the next event.
+/// The hashed text of an event in one piece, because SHA-256 is faster on that than on parts. The next event
+/// reuses its memory and its common prefix.
 #[derive(Debug, Default)]
 pub struct Preimage {
     bytes: Vec<u8>,
-    /// Whose id stands in it.
+    /// The tenant in the text.
     tenant_id: Option<TenantId>,
-    /// The time of the `log_id` that stands in it.
+    /// The time of the `log_id` in the text.
     log_id_ms: Option<u64>,
     /// The last time that was hashed, and its digits: many events have the same.
     timestamp: Option<(u64, Decimal)>,

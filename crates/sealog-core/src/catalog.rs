@@ -10,10 +10,10 @@ use crate::json::{self, Members};
 use crate::reject::Reject;
 use crate::steps;
 
-/// Of longer actions and names the beginning is compared.
+/// Only the beginning of longer actions and names is compared.
 const SUGGESTION_CHARACTERS_MAX: usize = 64;
-/// What a suggestion may cost: more than the whole catalog takes for an action that is like none of its
-/// names.
+/// Limit on the work of a suggestion: more than the whole catalog needs for an action that resembles none of
+/// its names.
 const SUGGESTION_STEPS_MAX: usize = 500_000;
 
 /// The built-in catalog. Spec 2.4.
@@ -45,7 +45,7 @@ pub struct Entry {
     pub required_fields: Vec<String>,
     pub optional_fields: Vec<String>,
     pub severity: String,
-    /// Whether it needs one of its frameworks enabled.
+    /// True if the project must have one of its frameworks enabled.
     pub gated: bool,
     pub clauses: HashMap<String, String>,
 }
@@ -77,7 +77,7 @@ impl FrameworkSet {
     pub const NONE: FrameworkSet = FrameworkSet(0);
     pub const ALL: FrameworkSet = FrameworkSet(u32::MAX);
 
-    /// For stores: the bits as they are kept.
+    /// The bits, as stores keep them.
     pub fn bits(self) -> u32 {
         self.0
     }
@@ -111,7 +111,7 @@ impl FrameworkSet {
     }
 }
 
-/// What decides about an action besides the catalog.
+/// The tenant's and project's part in the decision about an action.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
     /// Enabled for the project now.
@@ -123,7 +123,7 @@ pub struct Scope<'a> {
     pub custom: &'a HashMap<String, CustomAction>,
 }
 
-/// What an admitted action adds to its event.
+/// The fields that an admitted action adds to its event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admitted {
     pub category: Option<Cow<'static, str>>,
@@ -174,7 +174,7 @@ impl Catalog {
         indexes.fold(FrameworkSet::NONE, FrameworkSet::with)
     }
 
-    /// Whether an event with this action and this metadata (canonical text) may be stored.
+    /// Decides whether an event with this action and this metadata (canonical text) may be stored.
     pub fn admit(
         &'static self,
         action: &str,
@@ -240,7 +240,7 @@ impl Catalog {
         }
     }
 
-    /// Whether a tenant may register an action of this name; otherwise what is wrong with it.
+    /// Checks that a tenant may register an action of this name. The error is the reason.
     pub fn check_custom_name(&self, action: &str) -> Result<(), String> {
         if action.is_empty() || action.chars().count() > crate::event::FIELD_SCALARS_MAX {
             return Err("must have 1 to 255 characters".into());
@@ -265,8 +265,8 @@ fn first_segment(action: &str) -> &str {
     action.split('.').next().unwrap_or_default()
 }
 
-/// A required field is present when its key exists with a value other than `null`; where a key stands twice,
-/// the last one counts. One pass over the metadata, however many fields there are.
+/// A required field is present when its key exists with a value other than `null`; the last of duplicate keys
+/// counts. One pass over the metadata, for any number of fields.
 fn require(action: &str, metadata: Option<&str>, fields: &[String]) -> Result<(), Reject> {
     if fields.is_empty() {
         return Ok(());

@@ -13,7 +13,7 @@ pub struct Head {
     pub hash: Hash,
 }
 
-/// What sealing decides. Nothing else in the program may assign any of these.
+/// The fields that sealing assigns. No other part of the program may assign them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed {
     pub chain_seq: u64,
@@ -30,7 +30,7 @@ impl Head {
         self.seal_with(&mut Preimage::default(), tenant_id, text, now_ms, random)
     }
 
-    /// As [`Head::seal`], with memory that serves for the next event too.
+    /// Like [`Head::seal`], with memory that the next event reuses.
     pub fn seal_with(
         &self,
         preimage: &mut Preimage,

@@ -103,14 +103,14 @@ impl fmt::Debug for Ulid {
     }
 }
 
-/// `req_` and a ULID; stands in every response.
+/// `req_` and a ULID; part of every response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(pub Ulid);
 
 impl RequestId {
     const PREFIX: [u8; 4] = *b"req_";
 
-    /// As bytes, since the answer to every request has it in a header.
+    /// The id as bytes, because every response has it in a header.
     pub fn to_text(self) -> [u8; Self::PREFIX.len() + Ulid::TEXT_LEN] {
         let mut text = [0; _];
         let (prefix, ulid) = text.split_at_mut(Self::PREFIX.len());
@@ -197,7 +197,7 @@ impl fmt::Debug for Uuid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TenantId(pub Uuid);
 
-/// What an API key belongs to.
+/// The project of an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProjectId(pub Uuid);
 
@@ -206,17 +206,18 @@ impl ProjectId {
     /// one (RFC 9562, section 5.8); no other project has it.
     const SYSTEM_VERSION: u8 = 8;
 
-    /// Of a project that tenants send events to: a UUID of version 4.
+    /// Makes the id of a project that tenants send events to: a UUID of version 4.
     pub fn from_random(bytes: [u8; 16]) -> ProjectId {
         ProjectId(Uuid::from_random(bytes))
     }
 
-    /// Of the project that is reserved for a tenant's system chain: a UUID of version 8, otherwise random.
+    /// Makes the id of the project that is reserved for a tenant's system chain: a UUID of version 8,
+    /// otherwise random.
     pub fn system_from_random(bytes: [u8; 16]) -> ProjectId {
         ProjectId(Uuid::with_version(ProjectId::SYSTEM_VERSION, bytes))
     }
 
-    /// Whether it is reserved for a tenant's system chain. The id alone says so.
+    /// Returns true if the id is reserved for a tenant's system chain.
     pub fn is_system(self) -> bool {
         self.0.has_version(ProjectId::SYSTEM_VERSION)
     }
@@ -252,10 +253,10 @@ impl Mode {
     }
 }
 
-/// Which chain an event belongs to: the project, in one mode. The only place that knows the chain's scope.
+/// The chain of an event: the project, in one mode. The only place that knows the chain's scope.
 ///
-/// The tenant is part of it although a project already implies its tenant: whoever asks for a chain must name
-/// both, so a mix-up of tenants finds nothing instead of another tenant's events.
+/// The tenant is part of it although a project already implies its tenant: a caller must name both, so a
+/// mix-up of tenants finds nothing instead of another tenant's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChainId {
     pub tenant_id: TenantId,
@@ -264,8 +265,9 @@ pub struct ChainId {
 }
 
 impl ChainId {
-    /// Whether it is a tenant's system chain: what operators and people have changed. It is sealed, read,
-    /// verified and followed like any other, and counts toward no usage. Its mode is always live.
+    /// Returns true for a tenant's system chain, which records the changes by operators and people. It is
+    /// sealed, read, verified and followed like any other, and counts toward no usage. Its mode is always
+    /// live.
     pub fn is_system(self) -> bool {
         self.mode == Mode::Live && self.project_id.is_system()
     }

@@ -100,7 +100,7 @@ struct Watch {
 /// Members of the last value that have a watched name.
 #[derive(Debug)]
 pub enum Watched<'s> {
-    /// Numbers of the names, and where in the sink the values are: the last one's where a name stands twice.
+    /// Numbers of the names, and the places of their values in the sink; of duplicate names the last one.
     Found(&'s [(usize, Range<usize>)]),
     /// Keys with escapes were not looked at.
     Unknown,
@@ -111,15 +111,15 @@ impl<'a> Scanner<'a> {
         Scanner::watching(text, &[])
     }
 
-    /// One that notices which members of an object have one of these names: [`Scanner::watched`]. Names need
-    /// no escapes and have less than 64 bytes.
+    /// A scanner that finds the members of an object with one of these names: [`Scanner::watched`]. Names
+    /// need no escapes and have less than 64 bytes.
     pub fn watching(text: &'a str, names: &'static [&'static str]) -> Scanner<'a> {
         let lengths = names.iter().fold(0, |lengths, name| lengths | 1 << name.len());
         let watch = Watch { names, lengths, inside: None, found: Vec::new(), escaped_key: false };
         Scanner { text: text.as_bytes(), at: 0, kept: 0, open: Vec::new(), escaped: false, watch }
     }
 
-    /// What the last value has of what is watched for: its own members, not those of values inside it.
+    /// The watched members of the last value: its own, not those of values inside it.
     pub fn watched(&self) -> Watched<'_> {
         if self.watch.escaped_key { Watched::Unknown } else { Watched::Found(&self.watch.found) }
     }
@@ -262,7 +262,7 @@ impl<'a> Scanner<'a> {
             Some(b'f') => self.literal(b"false").map(|()| Kind::False),
             Some(b'n') => self.literal(b"null").map(|()| Kind::Null),
             Some(_) => self.fail("expected a value"),
-            None => self.fail("the text ends where a value should stand"),
+            None => self.fail("the text ends where a value is expected"),
         }
     }
 
@@ -356,8 +356,8 @@ impl<'a> Scanner<'a> {
                     return Ok(());
                 }
                 Some(b'\\') => self.escape(out)?,
-                Some(_) => return self.fail("a control character stands in a string unescaped"),
-                None => return self.fail("a string does not end"),
+                Some(_) => return self.fail("a string contains an unescaped control character"),
+                None => return self.fail("unterminated string"),
             }
         }
     }
@@ -366,7 +366,7 @@ impl<'a> Scanner<'a> {
     fn escape<S: Sink>(&mut self, out: &mut S) -> Result<(), JsonError> {
         self.escaped = true;
         let Some(&letter) = self.text.get(self.at + 1) else {
-            return self.fail("a string does not end");
+            return self.fail("unterminated string");
         };
         match letter {
             b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't' => self.at += 2,

@@ -9,7 +9,7 @@ use crate::reject::{FieldProblem, Reject};
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const SECRET_LEN: usize = 43;
 const CHECKSUM_LEN: usize = 6;
-/// How much of a key may be shown again after its creation.
+/// Characters of a key that may be shown after its creation.
 pub const DISPLAY_LEN: usize = 12;
 
 fn prefix(mode: Mode) -> &'static str {
@@ -78,8 +78,8 @@ pub fn parse_authorization(header: Option<&str>) -> Result<Presented<'_>, Reject
 }
 
 impl Presented<'_> {
-    /// Whether it has the form of a key. Every key has, so this is only for tokens whose digest is nobody's:
-    /// it spares a look into the store.
+    /// Checks the form of a key. Every key has it, so callers check only tokens with an unknown digest: it
+    /// saves a read of the store.
     pub fn check_form(&self) -> Result<(), Reject> {
         check_form(self.rest)
     }
@@ -96,12 +96,12 @@ fn check_form(rest: &str) -> Result<(), Reject> {
     if well_formed { Ok(()) } else { Err(Reject::KeyNotFound) }
 }
 
-/// What is stored of a key.
+/// The digest of a key, which the store keeps instead of the key.
 pub fn digest(key: &str) -> Hash {
     Hash(Sha256::digest(key.as_bytes()).into())
 }
 
-/// Whether a key that exists may be used.
+/// Revocation and expiry of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct KeyState {
     pub revoked: bool,

@@ -1,7 +1,7 @@
 //! The members of `metadata` as searches see them: names, and texts of scalar values.
 //!
-//! Whoever searches does not know whether `42` was sent as a number or as a string, so both have the same
-//! text. A list matches by each of its items. What lies deeper is not seen by name.
+//! A search does not know whether `42` was sent as a number or as a string, so both have the same text. A
+//! list matches by each of its items. Deeper values have no name.
 
 use crate::json::{self, Items, Members};
 
@@ -39,7 +39,7 @@ impl FieldIs {
 }
 
 /// The scalar members of canonical `metadata` and the scalar items of its lists, each with the name of its
-/// member and its text. Where a name stands twice, both count. `null` is absent.
+/// member and its text. Of duplicate names both count. `null` is absent.
 pub fn scalars(metadata: &str) -> impl Iterator<Item = (&str, &str)> {
     Members::of(metadata).flat_map(|(name, value)| {
         let items = Items::of(if value.starts_with('[') { value } else { "" });
@@ -77,7 +77,7 @@ pub fn index<'a>(metadata: Option<&'a str>, mut take: impl FnMut(&'a str, &'a st
     true
 }
 
-/// What a scalar is searched by: a string without its quotes, a number as it was sent.
+/// The searchable text of a scalar: a string without its quotes, a number as it was sent.
 pub fn text_of(value: &str) -> Option<&str> {
     match value.as_bytes().first()? {
         b'"' => value.get(1..value.len().checked_sub(1)?),

@@ -2,17 +2,17 @@
 
 use crate::catalog::{Catalog, FrameworkSet};
 
-/// Of a plan that does not say another.
+/// The default rate of a plan.
 const REQUESTS_PER_S: u32 = 1000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub name: String,
-    /// Nothing for unlimited.
+    /// None for unlimited.
     pub events_per_month: Option<u64>,
     pub frameworks: FrameworkSet,
     pub requests_per_s: u32,
-    /// Whether an organisation may set a longest lifetime for its keys.
+    /// True if an organisation may set a maximum lifetime for its keys.
     pub key_expiry_policy: bool,
 }
 
@@ -40,7 +40,7 @@ impl Plan {
         ]
     }
 
-    /// What a plan of this name has that says nothing: no quota, no framework.
+    /// A plan of this name with the defaults: no quota, no framework.
     pub fn named(name: &str) -> Plan {
         Plan {
             name: name.into(),
@@ -51,8 +51,8 @@ impl Plan {
         }
     }
 
-    /// Stands in for a plan that the configuration no longer has. Evidence comes first: what a tenant has
-    /// enabled is still taken, and the policy for its keys holds. Pages enable nothing more.
+    /// Replaces a plan that the configuration no longer has. Evidence comes first: events of the tenant's
+    /// enabled frameworks are still accepted, and its key policy applies. Pages enable no further framework.
     pub fn unknown(name: &str) -> Plan {
         Plan { frameworks: FrameworkSet::ALL, key_expiry_policy: true, ..Plan::named(name) }
     }
@@ -90,8 +90,8 @@ impl QuotaNotice {
     }
 }
 
-/// Whether events may be sent: a trial that has ended stops them unless billing is active. Without a trial
-/// date nothing expires.
+/// Trial and billing of a tenant. After the trial, events are rejected unless billing is active. Without a
+/// trial date nothing expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Billing {
     pub trial_ends_at_ms: Option<u64>,

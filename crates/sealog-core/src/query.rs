@@ -24,9 +24,8 @@ macro_rules! parameters {
                 match self { $($name::$variant => $text),* }
             }
 
-            /// What stands in a query string, in its order. The first name that is unknown or stands twice
-            /// ends it, so a query costs one pass and as many comparisons as there are parameters, however
-            /// many names it has.
+            /// The parameters of a query string, in order. The first unknown or duplicate name ends the
+            /// parsing, so a query costs one pass and at most as many comparisons as there are parameters.
             pub fn read(query: &str) -> Result<Vec<($name, String)>, Reject> {
                 let mut values = Vec::with_capacity($name::ALL.len());
                 let mut seen = [false; $name::ALL.len()];
@@ -47,7 +46,7 @@ macro_rules! parameters {
 }
 
 parameters! {
-    /// Of `GET /v1/events`.
+    /// Parameters of `GET /v1/events`.
     ListParameter {
         Action "action"
         ActorId "actor_id"
@@ -60,7 +59,7 @@ parameters! {
 }
 
 parameters! {
-    /// Of `GET /v1/events/verify`.
+    /// Parameters of `GET /v1/events/verify`.
     SeqParameter {
         FromSeq "from_seq"
         ToSeq "to_seq"
@@ -68,7 +67,7 @@ parameters! {
 }
 
 parameters! {
-    /// Of lists that have no filters.
+    /// Parameters of lists without filters.
     PageParameter {
         Cursor "cursor"
         Limit "limit"
@@ -93,7 +92,7 @@ pub struct Filter {
     pub resource: Option<String>,
     /// Members of `metadata` that it must have. No parameter of the API sets them.
     pub fields: Vec<FieldIs>,
-    /// At or after.
+    /// Only events at or after this time.
     pub from_ms: Option<u64>,
     /// Before.
     pub until_ms: Option<u64>,
@@ -247,8 +246,8 @@ pub fn integer(name: &str, value: &str) -> Result<i128, Reject> {
     Ok(value.parse().unwrap_or(if negative { i128::MIN } else { i128::MAX }))
 }
 
-/// Form-encoded pairs: the name decoded, the value as it stands. Stricter than browsers are: what is not well
-/// formed is refused, not guessed at.
+/// Form-encoded pairs: the name decoded, the value still encoded. Stricter than browsers: malformed pairs are
+/// rejected, not guessed.
 struct Pairs<'q>(&'q str);
 
 impl<'q> Iterator for Pairs<'q> {

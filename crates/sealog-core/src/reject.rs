@@ -21,20 +21,20 @@ macro_rules! codes {
     };
 }
 
-/// What responses, documentation pages and tests know of a code.
+/// The facts about a code for responses, documentation pages and tests.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeRow {
     pub code: Code,
     pub text: &'static str,
     pub status: u16,
-    /// Whether the same request may succeed later.
+    /// True if the same request may succeed later.
     pub retry: bool,
     pub meaning: &'static str,
     pub advice: &'static str,
 }
 
 impl CodeRow {
-    /// Whether to send the same request again, for people.
+    /// The advice on a retry, for people.
     pub fn retry_words(&self) -> &'static str {
         if self.retry {
             "Yes: the same request may succeed later."
@@ -49,11 +49,11 @@ codes! {
         "The request has no Authorization header."
         "Send `Authorization: Bearer <API key>`."
     AuthInvalidFormat "auth/invalid_format" 401 false
-        "The Authorization header is not `Bearer` and a key that begins with at_live_ or at_test_."
+        "The Authorization header must be `Bearer` and a key that begins with at_live_ or at_test_."
         "Check for a missing `Bearer`, quotes, or a token of another service."
     AuthKeyNotFound "auth/key_not_found" 401 false
         "No such key exists."
-        "Check that the key was copied whole and belongs to this server; create a new one if it is lost."
+        "Check that you copied the whole key and that it belongs to this server; create a new one if it is lost."
     AuthKeyRevoked "auth/key_revoked" 401 false
         "The key was revoked."
         "Use the key that replaced it."
@@ -65,9 +65,9 @@ codes! {
         "Ask an owner or admin of the organisation; the roles and what they include are in the documentation of the dashboard."
     AuthTooManyAttempts "auth/too_many_attempts" 429 true
         "Too many attempts to sign in, for this account or from this address, within 15 minutes."
-        "Wait 15 minutes, or set a new password by a link that is mailed."
+        "Wait 15 minutes, or request a link by e-mail to set a new password."
     SubscriptionTrialExpired "subscription/trial_expired" 402 false
-        "The free trial has ended and billing is not active. Stored events are kept and can be read."
+        "The free trial has ended and billing is not active. You can still read stored events."
         "Activate billing, then send the event again."
     RateLimitExceeded "rate/limit_exceeded" 429 true
         "The plan's requests for this second are used up."
@@ -77,7 +77,7 @@ codes! {
         "Wait for `Retry-After` seconds; spread the load or send batches."
     RateTestLimitExceeded "rate/test_limit_exceeded" 429 true
         "This test key's requests for this second are used up."
-        "Wait for `Retry-After` seconds; load belongs on live keys."
+        "Wait for `Retry-After` seconds; use live keys for higher load."
     ValidationMissingAction "validation/missing_action" 422 false
         "`action` is absent, null or empty."
         "Give every event an action from the catalog or a custom one."
@@ -85,11 +85,11 @@ codes! {
         "The body is not valid JSON of the expected shape, or is compressed."
         "Check the body against the message; send it as UTF-8, uncompressed."
     ValidationInvalidField "validation/invalid_field" 422 false
-        "A field has the wrong type, is too long or holds a character that it must not."
+        "A field has the wrong type, is too long or contains a forbidden character."
         "Correct the field that the message names."
     ValidationBatchTooLarge "validation/batch_too_large" 400 false
         "The batch has more than 100 events, or a request to `/ingest` more than 10,000 items."
-        "Split it."
+        "Split the request."
     ValidationBatchEmpty "validation/batch_empty" 400 false
         "The batch has no events."
         "Do not send empty batches."
@@ -98,19 +98,19 @@ codes! {
         "Send fewer events at a time, or keep large payloads elsewhere and send a reference."
     EventWriteFailed "event/write_failed" 500 true
         "The event could not be made durable."
-        "Send it again with the same Idempotency-Key: it will be stored exactly once, whichever way the first attempt went."
+        "Send it again with the same Idempotency-Key: it is stored exactly once, even if the first attempt succeeded."
     EventIdempotencyKeyConflict "event/idempotency_key_conflict" 409 false
         "This Idempotency-Key was used for another body within the last 24 hours."
         "Use a new key for a new request."
     EventIdempotencyKeyInFlight "event/idempotency_key_in_flight" 409 true
         "The first request with this Idempotency-Key is still being processed."
-        "Try again shortly; the answer will be the first one's."
+        "Try again shortly; you then get the response of the first request."
     ReadInvalidParams "read/invalid_params" 400 false
         "A query parameter is unknown, repeated or badly formatted."
         "Correct the parameter that the message names."
     ReadQueryFailed "read/query_failed" 500 true
         "The store could not answer."
-        "Try again with increasing pauses; if it persists, tell the operator the request id."
+        "Try again with increasing pauses; if it persists, send the request id to the operator."
     ReadNotFound "read/not_found" 404 false
         "The key's project has no event with this log_id."
         "Check the log_id, and that the key belongs to the event's project and mode."
@@ -133,7 +133,7 @@ codes! {
         "The path exists, but not for this method."
         "Use a method that the Allow header lists."
     RequestMalformed "request/malformed" 400 false
-        "The request is not HTTP/1.1 that the server can make sense of."
+        "The request is not valid HTTP/1.1."
         "Check the request line, the one `Host` header, and the framing of the body (`Content-Length`, or `Transfer-Encoding: chunked` and nothing else); an HTTP library gets them right. HTTP/2 is served over TLS only."
     RequestUnsupportedEncoding "request/unsupported_encoding" 415 false
         "The body has a Content-Encoding that is not accepted here: `/ingest` accepts gzip, once, and identity."
@@ -145,11 +145,11 @@ codes! {
         "The request line and headers are over 65,536 bytes, or there are more than 100 headers."
         "Send fewer and shorter headers."
     RequestCrossSite "request/cross_site" 403 false
-        "A page of another site has sent the form, or wants to use a page of the dashboard."
-        "Open the dashboard itself and try again. If that is where the request came from, `app_url` is not the address by which it is reached."
+        "A page of another site sent the form, or tried to use a page of the dashboard."
+        "Open the dashboard itself and try again. If the request came from there, set `app_url` to the dashboard's real address."
     ServerInternal "server/internal" 500 true
         "An unexpected error in the server."
-        "Try again; if it persists, tell the operator the request id."
+        "Try again; if it persists, send the request id to the operator."
 }
 
 impl Code {
@@ -189,14 +189,14 @@ pub enum Reject {
     BatchTooLarge {
         count: usize,
     },
-    /// Of a request to an adapter.
+    /// A request to an adapter has too many items.
     TooManyItems {
         items_max: usize,
     },
     BodyTooLarge {
         bytes_max: usize,
     },
-    /// Of a request to an adapter: what is written from its items.
+    /// The events of a request to an adapter are too large together.
     EventsTooLarge {
         bytes_max: usize,
     },
@@ -239,7 +239,7 @@ pub enum FieldProblem {
     HasNul,
     HasLoneSurrogate,
     NotAKey,
-    /// What it must be instead.
+    /// The expected value.
     NotThis(&'static str),
 }
 

@@ -83,8 +83,8 @@ pub fn parse_iso_ms(text: &str) -> Option<u64> {
     Some(days * DAY_MS + time * 1000 + number(text.get(20..23)?)?)
 }
 
-/// Whether the text is a time by RFC 3339: any offset, any number of fraction digits, a leap second where one
-/// can be.
+/// Returns true for an RFC 3339 time: any offset, any number of fraction digits, a leap second where one can
+/// be.
 pub fn is_rfc3339(text: &str) -> bool {
     rfc3339(text).is_some()
 }

@@ -1,7 +1,7 @@
 //! The one verifier: the API, the dashboard, the command line and the auditor's program all call it.
 //!
-//! It is told what came before and what to expect, because a chain that is only checked against itself can be
-//! cut short without a trace.
+//! Callers pass the previous event and the expected heads, because a chain that is checked only against
+//! itself can be truncated without a trace.
 
 use crate::canonical::Preimage;
 use crate::chain::{Head, Sealed};
@@ -9,14 +9,14 @@ use crate::event::StoredEvent;
 use crate::id::{Hash, TenantId, Ulid};
 use crate::time::TIMESTAMP_MS_MAX;
 
-/// What is known of the event before the first one that is checked.
+/// The state of the event before the first checked one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
     /// It exists, or the chain begins here ([`Head::EMPTY`]).
     Event { hash: Hash, log_id: Ulid },
     /// There should be one, and it is gone.
     Missing,
-    /// It is there but cannot be read, or nobody has looked: the link to it cannot be checked.
+    /// It exists but cannot be read, or was not read: the link to it cannot be checked.
     Unknown,
 }
 
@@ -63,19 +63,19 @@ impl Reason {
         }
     }
 
-    /// For people.
+    /// The reason in words, for people.
     pub fn explain(self) -> &'static str {
         match self {
-            Reason::Chain => "the event belongs to another tenant or project than the events before it",
+            Reason::Chain => "the event belongs to another tenant or project than the previous events",
             Reason::Gap => "one or more events before it are missing, or the order was changed",
             Reason::Link => {
-                "its prev_hash is not the hash of the event before it: an event was removed, inserted or replaced here"
+                "its prev_hash is not the hash of the previous event: an event was removed, inserted or replaced here"
             }
             Reason::Hash => "its hash does not match its content: the event was changed after it was sealed",
-            Reason::Order => "its log_id and timestamp do not follow those of the event before it",
+            Reason::Order => "its log_id and timestamp do not follow those of the previous event",
             Reason::Damaged => "the stored record is damaged and cannot be read",
             Reason::Head => {
-                "its hash is not the one that was noted for this position: the chain was rewritten"
+                "its hash differs from the one recorded for this position: the chain was rewritten"
             }
             Reason::Tail => {
                 "the chain ends before a position that it is known to have reached: its end was cut off"
@@ -107,7 +107,7 @@ impl Verdict {
     }
 }
 
-/// What a store has at a position.
+/// The content of a store at a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     Event(Box<StoredEvent>),
@@ -126,7 +126,7 @@ impl Item {
     }
 }
 
-/// What is checked of an event, borrowed from wherever it is kept.
+/// The checked fields of an event, borrowed from their owner.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     pub tenant_id: TenantId,
@@ -197,10 +197,11 @@ impl Stretch {
     }
 }
 
-/// A verification under way. Feed it the items of a range in ascending `chain_seq`, then [`Check::finish`].
+/// A verification in progress. Feed it the items of a range in ascending `chain_seq`, then call
+/// [`Check::finish`].
 ///
-/// A missing event shows at the next one that exists, which may lie past the range; and the hash of a damaged
-/// record is only known from its successor. So a caller goes on feeding while [`Check::wants_more`].
+/// A missing event is detected at the next one that exists, which may be past the range, and the hash of a
+/// damaged record is known only from its successor. So a caller continues while [`Check::wants_more`].
 #[derive(Debug)]
 pub struct Check {
     first_seq: u64,
@@ -234,14 +235,14 @@ impl Check {
         }
     }
 
-    /// Holds the event with this seq against what was recorded of it: whoever rewrites a chain from some
-    /// event on leaves hashes and links that fit each other.
+    /// Compares the event with this seq with its recorded head: an attacker who rewrites a chain from some
+    /// event on can make all hashes and links match each other.
     pub fn knowing(mut self, recorded: Head) -> Check {
         self.known = Some(recorded).filter(|head| head.chain_seq > 0);
         self
     }
 
-    /// Whether the outcome may still change with the next item.
+    /// Returns true if the next item may still change the outcome.
     pub fn wants_more(&self) -> bool {
         self.broken.is_none() && !self.decided && (self.damaged.is_some() || self.next_seq <= self.last_seq)
     }
@@ -277,8 +278,8 @@ impl Check {
         self.take(&record.sealed, &record.sealed, fault);
     }
 
-    /// Takes in events that were found sound among themselves. The same as taking them in one by one, if an
-    /// event that is known stands at its end.
+    /// Accepts events that already verify among themselves. Equal to feeding them one by one, if the last one
+    /// is a known event.
     pub fn stretch(&mut self, stretch: &Stretch) {
         let Stretch { first, last } = stretch;
         assert!(last.chain_seq <= self.last_seq, "a stretch lies within what is checked");
@@ -372,8 +373,8 @@ impl Check {
         Verdict { checked: self.checked, first_seq: self.first_seq, last_seq, broken: self.broken }
     }
 
-    /// The last event has no successor to contradict it: whoever rewrites it and its hash is only found by
-    /// the recorded head.
+    /// The last event has no successor to contradict it: only the recorded head reveals a rewrite of the
+    /// event and its hash.
     fn rewritten_head(&self, recorded: &Head) -> Option<Broken> {
         match self.before {
             Before::Event { hash, .. } if self.checked > 0 && self.next_seq - 1 == recorded.chain_seq => {
@@ -388,7 +389,7 @@ impl Check {
     }
 }
 
-/// Checks a chain, or a part of one, that stands in memory.
+/// Checks a chain, or a part of one, in memory.
 pub fn check<'a>(
     before: Before,
     first_seq: u64,

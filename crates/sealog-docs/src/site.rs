@@ -104,7 +104,7 @@ impl Site {
             html.push_str("<p>Type a word, a field, a flag, a setting or an error code.</p>\n");
         } else if found.is_empty() {
             html.push_str(
-                "<p role=\"status\">Nothing has all of these words. Try fewer, or their beginnings.</p>\n",
+                "<p role=\"status\">No page has all of these words. Try fewer words, or only their beginnings.</p>\n",
             );
         } else {
             html.push_str("<ol class=\"found\">");
@@ -193,7 +193,7 @@ mod tests {
         let program = Program {
             commands: vec![Command {
                 name: "sealog serve".into(),
-                about: "Runs the server".into(),
+                about: "Run the server".into(),
                 usage: "sealog serve [OPTIONS]".into(),
                 arguments: vec![Argument { name: "--listen <ADDRESS>".into(), help: "a | b".into() }],
             }],

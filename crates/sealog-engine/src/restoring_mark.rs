@@ -15,7 +15,7 @@ pub fn refuse(data_dir: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "the restore into {} was not finished; run `sealog restore` once more, it begins anew",
+        "the restore into {} did not finish; run `sealog restore` again, it starts over",
         data_dir.display()
     ))
 }

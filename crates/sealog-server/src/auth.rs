@@ -229,7 +229,7 @@ impl Auth {
             return;
         }
         if let Err(error) = self.keys.keys_used(uses.into_iter().collect()).await {
-            tracing::warn!(%error, "the last use of some keys could not be written");
+            tracing::warn!(%error, "failed to record the last use of some keys");
         }
     }
 }

@@ -217,7 +217,7 @@ where
         .iter()
         .any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
     {
-        let detail = "compressed bodies are not accepted; send it without Content-Encoding".into();
+        let detail = "compressed bodies are not accepted; send the body without Content-Encoding".into();
         return Err(Reject::InvalidJson { detail }.into());
     }
     Ok(read)
@@ -270,9 +270,8 @@ where
     let collect = async {
         let mut arrived = 0;
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| Reject::InvalidJson {
-                detail: format!("the body could not be read: {error}"),
-            })?;
+            let frame = frame
+                .map_err(|error| Reject::InvalidJson { detail: format!("cannot read the body: {error}") })?;
             if let Ok(data) = frame.into_data() {
                 if content.len() + data.len() > bytes_max {
                     return Err(too_large());

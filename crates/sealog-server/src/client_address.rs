@@ -51,7 +51,7 @@ impl UntrustedForwarders {
             tracing::warn!(
                 %peer,
                 header,
-                "the header was not believed, and the peer counts as the client: it is not among trusted_proxies. If it is your proxy, name it there (SEALOG_TRUSTED_PROXIES); if not, somebody pretends to be another client. Nothing more is said of this peer for an hour"
+                "ignored forwarding header from untrusted peer; add it to trusted_proxies (SEALOG_TRUSTED_PROXIES) if it is your proxy (logged once an hour)"
             );
         }
     }

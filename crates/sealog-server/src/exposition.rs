@@ -40,31 +40,27 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     let records = app.service.control.count_records().await?;
     let metrics = &app.metrics;
     let mut text = Text::default();
-    text.family("sealog_build_info", "gauge", "The version that is running.");
+    text.family("sealog_build_info", "gauge", "The running version.");
     text.sample("sealog_build_info", concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""), 1);
     text.family("sealog_ready", "gauge", "1 while events are accepted.");
     text.sample("sealog_ready", "", u64::from(app.service.store.ready().is_ok() && app.keys.ready().is_ok()));
 
-    text.family("sealog_connections", "gauge", "Connections that are open.");
+    text.family("sealog_connections", "gauge", "Open connections.");
     text.sample("sealog_connections", "", app.connections.count() as u64);
     text.family(
         "sealog_connections_refused_total",
         "counter",
-        "Connections that were closed at once: their address had too many, all in use.",
+        "Connections closed immediately because their address had too many, all in use.",
     );
     text.sample("sealog_connections_refused_total", "", metrics.connections_refused.load(Ordering::Relaxed));
     if let Some(tls) = &app.config.tls {
         certificate(&mut text, tls);
     }
-    text.family(
-        "sealog_memory_held_bytes",
-        "gauge",
-        "Memory that large requests hold, of the budget for it.",
-    );
+    text.family("sealog_memory_held_bytes", "gauge", "Memory that large requests use, and its limit.");
     for (what, budget) in [("answers", &app.reads), ("bodies", &app.bodies)] {
         text.sample("sealog_memory_held_bytes", &format!("what=\"{what}\""), budget.held() as u64);
     }
-    text.family("sealog_http_requests_total", "counter", "Requests that were answered.");
+    text.family("sealog_http_requests_total", "counter", "Answered requests.");
     for (place, status, count) in metrics.requests() {
         let status = if status == 0 { "other".to_owned() } else { status.to_string() };
         let labels = format!("{},status=\"{status}\"", place.labels());
@@ -73,7 +69,7 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.family(
         "sealog_http_request_duration_seconds",
         "histogram",
-        "From the headers of a request to those of its answer.",
+        "Time from the headers of a request to the headers of its response.",
     );
     for (place, histogram) in metrics.durations() {
         let view = histogram.view();
@@ -81,7 +77,7 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
             text.histogram("sealog_http_request_duration_seconds", &place.labels(), &view, MICROS);
         }
     }
-    text.family("sealog_rejections_total", "counter", "Answers with an error, by its code.");
+    text.family("sealog_rejections_total", "counter", "Error responses by code.");
     let rejected = |code: Code| metrics.rejections(code);
     for row in CODES {
         text.sample("sealog_rejections_total", &format!("code=\"{}\"", row.text), rejected(row.code));
@@ -89,13 +85,13 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.family(
         "sealog_adapter_rejections_total",
         "counter",
-        "Items and requests that an adapter for shippers has refused, by adapter and code.",
+        "Items and requests rejected by a shipper adapter, by adapter and code.",
     );
     for (adapter, code, count) in metrics.adapter_rejections() {
         let labels = format!("adapter=\"{adapter}\",code=\"{}\"", code.as_str());
         text.sample("sealog_adapter_rejections_total", &labels, count);
     }
-    text.family("sealog_rate_limited_total", "counter", "Requests over a limit, by its tier.");
+    text.family("sealog_rate_limited_total", "counter", "Requests over a rate limit, by tier.");
     for (tier, code) in [
         ("ip", Code::RateIpLimitExceeded),
         ("plan", Code::RateLimitExceeded),
@@ -103,7 +99,7 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     ] {
         text.sample("sealog_rate_limited_total", &format!("tier=\"{tier}\""), rejected(code));
     }
-    text.family("sealog_idempotency_hits_total", "counter", "Requests whose Idempotency-Key was known.");
+    text.family("sealog_idempotency_hits_total", "counter", "Requests with a known Idempotency-Key.");
     for (kind, count) in [
         ("replay", metrics.replays.load(Ordering::Relaxed)),
         ("conflict", rejected(Code::EventIdempotencyKeyConflict)),
@@ -111,58 +107,54 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     ] {
         text.sample("sealog_idempotency_hits_total", &format!("kind=\"{kind}\""), count);
     }
-    text.family(
-        "sealog_events_ingested_total",
-        "counter",
-        "Events that were sealed and acknowledged since the start.",
-    );
+    text.family("sealog_events_ingested_total", "counter", "Events sealed and acknowledged since the start.");
     for (mode, count) in [Mode::Live, Mode::Test].into_iter().zip(&metrics.events) {
         text.sample("sealog_events_ingested_total", &by_mode(mode), count.load(Ordering::Relaxed));
     }
-    text.family("sealog_ingest_batch_size", "histogram", "Events in one request.");
+    text.family("sealog_ingest_batch_size", "histogram", "Events per request.");
     text.histogram("sealog_ingest_batch_size", "", &metrics.batch_size.view(), 1);
-    text.family("sealog_verify_events_total", "counter", "Events that were verified by request.");
+    text.family("sealog_verify_events_total", "counter", "Events verified by request.");
     text.sample("sealog_verify_events_total", "", metrics.verified.load(Ordering::Relaxed));
     text.family(
         "sealog_verify_broken_total",
         "counter",
-        "Verifications that found a broken chain. Never anything but 0.",
+        "Verifications that found a broken chain. Should always be 0.",
     );
     text.sample("sealog_verify_broken_total", "", metrics.broken.load(Ordering::Relaxed));
 
-    text.family("sealog_verification_scheduled", "gauge", "1 if chains are verified every night.");
+    text.family("sealog_verification_scheduled", "gauge", "1 if the nightly verification is on.");
     text.sample("sealog_verification_scheduled", "", u64::from(app.service.settings.verification.is_some()));
     let scheduled = &app.service.scheduler.figures;
     for (name, figure, help) in [
         (
             "sealog_verification_last_success_timestamp_seconds",
             scheduled.last_success_ms.load(Ordering::Relaxed) / 1000,
-            "When a scheduled verification last found nothing wrong; 0 for never.",
+            "Time of the last scheduled verification without a fault; 0 for never.",
         ),
         (
             "sealog_verification_chains_broken",
             scheduled.broken.load(Ordering::Relaxed),
-            "Chains that their last scheduled verification found broken.",
+            "Chains found broken by their last scheduled verification.",
         ),
         (
             "sealog_verification_chains_failed",
             scheduled.failed.load(Ordering::Relaxed),
-            "Chains whose last scheduled verification could not be done.",
+            "Chains whose last scheduled verification failed to run.",
         ),
         (
             "sealog_verification_chains_stale",
             scheduled.stale.load(Ordering::Relaxed),
-            "Chains without a scheduled verification that was done in two nights.",
+            "Chains without a completed scheduled verification in two nights.",
         ),
         (
             "sealog_comparison_differences",
             scheduled.differences.load(Ordering::Relaxed),
-            "Differences that the last nightly comparison of indexes, counts, drops and control data found.",
+            "Differences found by the last nightly comparison of indexes, counts, drops and control data.",
         ),
         (
             "sealog_verification_jobs_open",
             scheduled.open.load(Ordering::Relaxed),
-            "Scheduled verifications that have not ended.",
+            "Scheduled verifications that are not finished.",
         ),
     ] {
         text.family(name, "gauge", help);
@@ -172,7 +164,7 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.family(
         "sealog_append_duration_seconds",
         "histogram",
-        "From handing an event to the store to its acknowledgement.",
+        "Time from handing an event to the store to its acknowledgement.",
     );
     for log in &store.logs {
         text.histogram("sealog_append_duration_seconds", &by_mode(log.mode), &log.append, MICROS);
@@ -180,22 +172,22 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.family(
         "sealog_fsync_duration_seconds",
         "histogram",
-        "One write and sync of the log, which many events share.",
+        "Time of one write and sync of the log, which many events share.",
     );
     for log in &store.logs {
         text.histogram("sealog_fsync_duration_seconds", &by_mode(log.mode), &log.sync, MICROS);
     }
-    text.family("sealog_append_queue_requests", "gauge", "Requests that wait to be written.");
+    text.family("sealog_append_queue_requests", "gauge", "Requests waiting to be written.");
     for log in &store.logs {
         text.sample("sealog_append_queue_requests", &by_mode(log.mode), log.queue_requests);
     }
-    text.family("sealog_append_queue_bytes", "gauge", "Bytes that wait to be written.");
+    text.family("sealog_append_queue_bytes", "gauge", "Bytes waiting to be written.");
     for log in &store.logs {
         text.sample("sealog_append_queue_bytes", &by_mode(log.mode), log.queue_bytes);
     }
-    text.family("sealog_reads_waiting", "gauge", "Reads that wait for their turn.");
+    text.family("sealog_reads_waiting", "gauge", "Reads waiting in the queue.");
     text.sample("sealog_reads_waiting", "", store.reads_waiting);
-    text.family("sealog_storage_bytes", "gauge", "What the log and its indexes take on disk.");
+    text.family("sealog_storage_bytes", "gauge", "Disk space of the log and its indexes.");
     text.sample("sealog_storage_bytes", "", store.storage_bytes);
     if let Some(dir) = &app.config.data_dir {
         disk(&mut text, dir);
@@ -203,25 +195,21 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.family(
         "sealog_store_findings",
         "gauge",
-        "What is known to be wrong with stored events: found when the store was opened, or since.",
+        "Known faults of stored events, found at the start or since.",
     );
     text.sample("sealog_store_findings", "", store.findings);
-    text.family("sealog_store_read_errors_total", "counter", "Reads that the disk did not answer.");
+    text.family("sealog_store_read_errors_total", "counter", "Failed disk reads.");
     text.sample("sealog_store_read_errors_total", "", store.read_errors);
 
     let of = |mode: Mode| heads.iter().filter(move |(chain, _)| chain.mode == mode && !chain.is_system());
-    text.family(
-        "sealog_chains",
-        "gauge",
-        "Chains of projects that have events; system chains are not counted.",
-    );
+    text.family("sealog_chains", "gauge", "Project chains with events; without system chains.");
     for mode in [Mode::Live, Mode::Test] {
         text.sample("sealog_chains", &by_mode(mode), of(mode).count() as u64);
     }
     text.family(
         "sealog_chain_events",
         "gauge",
-        "The chain_seq of the heads of these chains added up: how many events there are.",
+        "Number of events in these chains: the sum of the chain_seq of their heads.",
     );
     for mode in [Mode::Live, Mode::Test] {
         text.sample("sealog_chain_events", &by_mode(mode), of(mode).map(|(_, head)| head.chain_seq).sum());
@@ -235,38 +223,34 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     text.family(
         "sealog_clock_leapt",
         "gauge",
-        "1 while the clock is more than an hour ahead of what the boot clock implies, and not believed.",
+        "1 while the clock is more than an hour ahead of the boot clock and is not used.",
     );
     text.sample("sealog_clock_leapt", "", u64::from(store.clock.leapt));
-    text.family("sealog_clock_leaps_total", "counter", "Leaps of the clock by more than an hour.");
+    text.family("sealog_clock_leaps_total", "counter", "Jumps of the clock by more than an hour.");
     text.sample("sealog_clock_leaps_total", "", store.clock.leaps);
-    text.family("sealog_mail_outbox_pending", "gauge", "Mails that are not delivered yet.");
+    text.family("sealog_mail_outbox_pending", "gauge", "Undelivered mails.");
     text.sample("sealog_mail_outbox_pending", "", outbox);
     text.family(
         "sealog_mail_outbox_given_up",
         "gauge",
-        "Mails that are not tried any more, of the last 90 days: the mail server refused them for good, or an operator gave them up.",
+        "Mails of the last 90 days that are not retried: rejected by the mail server, or cancelled by an operator.",
     );
     text.sample("sealog_mail_outbox_given_up", "", given_up);
     text.family(
         "sealog_system_records_pending",
         "gauge",
-        "Records of changes that are not in their system chains yet.",
+        "Records of changes waiting for their system chains.",
     );
     text.sample("sealog_system_records_pending", "", records);
     text.family(
         "sealog_background_restarts_total",
         "counter",
-        "Panics of background loops, each of which was started again. Never anything but 0.",
+        "Panics of background loops, which were restarted. Should always be 0.",
     );
     for (name, count) in app.service.supervision.restarts().into_iter().chain(store.loop_restarts.clone()) {
         text.sample("sealog_background_restarts_total", &format!("loop=\"{name}\""), count);
     }
-    text.family(
-        "sealog_sign_ins_failed_total",
-        "counter",
-        "Sign-ins to the dashboard that failed, by cause.",
-    );
+    text.family("sealog_sign_ins_failed_total", "counter", "Failed dashboard sign-ins by cause.");
     for (cause, count) in app.service.admin.sign_ins().by_cause() {
         text.sample("sealog_sign_ins_failed_total", &format!("cause=\"{cause}\""), count);
     }
@@ -284,36 +268,28 @@ fn certificate(text: &mut Text, tls: &Tls) {
     text.family(
         "sealog_tls_certificate_not_after_timestamp_seconds",
         "gauge",
-        "When the certificate in use ends.",
+        "Expiry time of the certificate in use.",
     );
     text.sample("sealog_tls_certificate_not_after_timestamp_seconds", "", tls.not_after_s());
     text.family(
         "sealog_tls_certificate_refused",
         "gauge",
-        "1 while the certificate or key on disk cannot be used, and the one before stays in use.",
+        "1 while the certificate or key on disk is unusable and the previous one stays in use.",
     );
     text.sample("sealog_tls_certificate_refused", "", u64::from(tls.refused().is_some()));
-    text.family(
-        "sealog_tls_certificate_reloads_total",
-        "counter",
-        "Changes of the certificate on disk, by what came of them.",
-    );
+    text.family("sealog_tls_certificate_reloads_total", "counter", "Reloads of the certificate by result.");
     for (result, count) in [("taken", &figures.taken), ("refused", &figures.refused)] {
         let count = count.load(Ordering::Relaxed);
         text.sample("sealog_tls_certificate_reloads_total", &format!("result=\"{result}\""), count);
     }
-    text.family(
-        "sealog_tls_handshakes_failed_total",
-        "counter",
-        "Connections that did not come to terms about TLS.",
-    );
+    text.family("sealog_tls_handshakes_failed_total", "counter", "Failed TLS handshakes.");
     text.sample("sealog_tls_handshakes_failed_total", "", figures.handshakes_failed.load(Ordering::Relaxed));
 }
 
 /// What is left where the data directory is, for whoever may fill it.
 fn disk(text: &mut Text, dir: &Path) {
     let Ok(disk) = rustix::fs::statvfs(dir) else { return };
-    text.family("sealog_disk_free_bytes", "gauge", "Room on the disk of the data directory.");
+    text.family("sealog_disk_free_bytes", "gauge", "Free space on the disk of the data directory.");
     text.sample("sealog_disk_free_bytes", "", disk.f_bavail.saturating_mul(disk.f_frsize));
     text.family("sealog_disk_size_bytes", "gauge", "Size of the disk of the data directory.");
     text.sample("sealog_disk_size_bytes", "", disk.f_blocks.saturating_mul(disk.f_frsize));
@@ -321,7 +297,7 @@ fn disk(text: &mut Text, dir: &Path) {
 
 /// The customary figures of a process, where the system tells them.
 fn process(text: &mut Text, app: &App) {
-    text.family("process_start_time_seconds", "gauge", "When the process was started.");
+    text.family("process_start_time_seconds", "gauge", "Start time of the process.");
     text.sample("process_start_time_seconds", "", app.started_ms / 1000);
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     if let Some(pages) = pages.and_then(|statm| statm.split(' ').nth(1)?.parse::<u64>().ok()) {

@@ -21,9 +21,7 @@ pub(crate) fn check(parts: &Parts) -> Result<(), Failure> {
         return Err(Failure::malformed("an HTTP/1.1 request needs exactly one Host header"));
     }
     if has_other_coding(&parts.headers) {
-        return Err(Failure::malformed(
-            "chunked is the only transfer coding that is accepted, and only once",
-        ));
+        return Err(Failure::malformed("the only accepted transfer coding is chunked, once"));
     }
     Ok(())
 }

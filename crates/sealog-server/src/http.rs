@@ -212,7 +212,7 @@ async fn accept(front: Arc<Front>, listener: TcpListener, connections: Arc<Conne
     }
     drop(listener);
     if tokio::time::timeout(STOP_WAIT, connections.none_left()).await.is_err() {
-        tracing::warn!("some requests did not end in time and were cut off");
+        tracing::warn!("some requests did not finish in time; closed their connections");
     }
 }
 

@@ -111,7 +111,7 @@ pub(crate) async fn serve<S, F>(
         _ = stop.wait_for(|stopped| *stopped) => {}
         () = place.usage.ended() => {}
         () = too_many.notified() => {
-            tracing::debug!("a client sent too many control frames; its connection ends");
+            tracing::debug!("a client sent too many control frames; closing its connection");
         }
     }
     connection.as_mut().graceful_shutdown();

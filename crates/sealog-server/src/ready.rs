@@ -30,7 +30,7 @@ impl LastAnswer {
     ) -> Response<Body> {
         let Err(error) = store.ready().and_then(|()| keys.ready()) else {
             if self.replace(None) {
-                tracing::info!("ready: events are accepted again");
+                tracing::info!("ready: accepting events again");
             }
             let (notices, degraded) = (store.notices(), store.degraded());
             let mut body = json!({ "ready": true });
@@ -45,7 +45,7 @@ impl LastAnswer {
         };
         let reason = public_reason(&error);
         if self.replace(Some(reason)) {
-            tracing::warn!(reason, %error, "not ready: events are refused");
+            tracing::warn!(reason, %error, "not ready: rejecting events");
         }
         let mut body = json!({ "ready": false, "reason": reason });
         if may_know() {

@@ -94,6 +94,6 @@ fn found(read: Result<Option<Vec<u8>>, StoreError>) -> Answer {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is the last who needs it")]
 fn failed(error: StoreError) -> Failure {
-    tracing::error!(%error, "a replica could not be answered");
-    Failure::new(Code::ReadQueryFailed, "the store could not be read; the server's log says why")
+    tracing::error!(%error, "failed to answer a replica");
+    Failure::new(Code::ReadQueryFailed, "cannot read the store; the server's log has the reason")
 }

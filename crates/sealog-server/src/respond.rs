@@ -109,7 +109,7 @@ static READ_FAILURES: LineLimit = LineLimit::new();
 pub(crate) fn say_left_out() {
     let now = Instant::now();
     if let Some(left_out) = WRITE_FAILURES.settle(now) {
-        tracing::error!(left_out, "more events could not be written, for the same or other reasons");
+        tracing::error!(left_out, "failed to write more events, for the same or other reasons");
     }
     if let Some(left_out) = READ_FAILURES.settle(now) {
         tracing::error!(left_out, "more reads failed, for the same or other reasons");
@@ -264,11 +264,11 @@ impl Failure {
     /// A store that could not write. What happened goes to the log, once, here; the client learns what to do.
     pub(crate) fn write(error: &dyn std::fmt::Display, request_id: RequestId) -> Failure {
         match WRITE_FAILURES.admit(Instant::now()) {
-            Some(0) => tracing::error!(%request_id, %error, "an event could not be written"),
+            Some(0) => tracing::error!(%request_id, %error, "failed to write an event"),
             Some(left_out) => {
-                tracing::error!(%request_id, %error, left_out, "events could not be written");
+                tracing::error!(%request_id, %error, left_out, "failed to write events");
             }
-            None => tracing::debug!(%request_id, %error, "an event could not be written"),
+            None => tracing::debug!(%request_id, %error, "failed to write an event"),
         }
         Failure::new(Code::EventWriteFailed, Code::EventWriteFailed.row().meaning)
     }

@@ -98,7 +98,8 @@ impl Ingest {
             let producer = Arc::clone(producer);
             let (whose, bytes) = (producer.chain.tenant_id, body.len());
             let act = move || read(adapter, &body, &producer, &origin);
-            let panicked = |_| IngestError::Internal("parsing a body has panicked, or the store is closing");
+            let panicked =
+                |_| IngestError::Internal("panic while parsing a body, or the store is shutting down");
             self.pool().run(Lane::Compute, whose, bytes, act).await.map_err(panicked)?
         };
         let read = read?;
@@ -150,7 +151,8 @@ impl Ingest {
         bytes_max: usize,
     ) -> Result<Bytes, IngestError> {
         let act = move || inflated(&body, bytes_max);
-        let panicked = |_| IngestError::Internal("inflating a body has panicked, or the store is closing");
+        let panicked =
+            |_| IngestError::Internal("panic while decompressing a body, or the store is shutting down");
         let inflated = self.pool().run(Lane::Compute, whose, bytes_max, act).await.map_err(panicked)?;
         Ok(inflated?.into())
     }
@@ -158,8 +160,9 @@ impl Ingest {
 
 /// One layer and one member: thousands of empty members would be work without an end in sight.
 fn inflated(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Reject> {
-    let invalid =
-        |error: &io::Error| Reject::InvalidJson { detail: format!("the gzip cannot be read: {error}") };
+    let invalid = |error: &io::Error| Reject::InvalidJson {
+        detail: format!("cannot decompress the gzip body: {error}"),
+    };
     let mut content = Vec::with_capacity(bytes_max);
     let mut decoder = GzDecoder::new(body);
     // One byte more than is allowed tells that there is more.
@@ -169,7 +172,7 @@ fn inflated(body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Reject> {
         return Err(Reject::BodyTooLarge { bytes_max });
     }
     if !decoder.get_ref().is_empty() {
-        return Err(invalid(&io::Error::other("something follows it")));
+        return Err(invalid(&io::Error::other("it has trailing data")));
     }
     Ok(content)
 }

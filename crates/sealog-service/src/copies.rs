@@ -64,7 +64,9 @@ pub async fn take(
             return Ok(Moment { store_id, logs, control: path });
         }
     }
-    Err(StoreError::Control("projects are made faster than the control data can be copied; try again".into()))
+    Err(StoreError::Control(
+        "new projects were created during the copy of the control data; try again".into(),
+    ))
 }
 
 /// Takes a moment of the logs alone, t1, for whoever has copied the control data; with the projects that have
@@ -111,7 +113,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn has_other_tools() -> StoreError {
-    StoreError::Refused("this store is a database, which has its own tools for copies".into())
+    StoreError::Refused("this store is a database; copy it with its own tools".into())
 }
 
 /// Whether a project has events that the control data knows and its copy does not. One that neither knows is

@@ -158,14 +158,14 @@ pub async fn follow(geo: Option<&Arc<Geo>>, every: Duration) {
         let look =
             std::thread::Builder::new().name("sealog-geo".into()).spawn(move || sender.send(geo.look()));
         if let Err(error) = look {
-            tracing::warn!(%file, %error, "cannot look at the geo database");
+            tracing::warn!(%file, %error, "cannot read the GeoIP database; retrying");
         }
         match looked.await {
             Ok(Looked::Taken { built_at_s }) => {
-                tracing::info!(%file, built_at_s, "the geo database has changed and was read again");
+                tracing::info!(%file, built_at_s, "reloaded the GeoIP database");
             }
             Ok(Looked::Refused { why }) => {
-                tracing::warn!(%file, why, "the geo database has changed and cannot be used; the one before stays in use");
+                tracing::warn!(%file, why, "cannot use the new GeoIP database; the previous one stays in use");
             }
             Ok(Looked::Same | Looked::Settling | Looked::RefusedBefore) | Err(_) => {}
         }
@@ -201,8 +201,8 @@ impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unusable::Unreadable(error) => write!(f, "{error}"),
-            Unusable::Changing => f.write_str("it was being written while it was read"),
-            Unusable::NotADatabase(why) => write!(f, "it is not a whole MMDB file: {why}"),
+            Unusable::Changing => f.write_str("it changed during the read"),
+            Unusable::NotADatabase(why) => write!(f, "it is not a complete MMDB file: {why}"),
         }
     }
 }

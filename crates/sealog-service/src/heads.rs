@@ -28,7 +28,7 @@ pub async fn watch(store: &Arc<dyn Store>, world: &Arc<dyn World>) {
                     chains = ahead.len(),
                     first = %chain,
                     first_head_ms = head.log_id.timestamp_ms(),
-                    "the last event of some chains is more than five minutes ahead of the clock; check the clock of this machine"
+                    "some chains end more than five minutes ahead of the clock; check the clock of this machine"
                 );
             }
             before = ahead.len();

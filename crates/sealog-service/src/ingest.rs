@@ -168,7 +168,8 @@ impl Ingest {
             let producer = Arc::clone(producer);
             let (whose, bytes) = (producer.chain.tenant_id, body.len());
             let act = move || read(endpoint, &body, keyed, &producer, &origin);
-            let panicked = |_| IngestError::Internal("parsing a body has panicked, or the store is closing");
+            let panicked =
+                |_| IngestError::Internal("panic while parsing a body, or the store is shutting down");
             self.store.pool().run(Lane::Compute, whose, bytes, act).await.map_err(panicked)?
         };
         let Read { events, count, fingerprint } = read?;

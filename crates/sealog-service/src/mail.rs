@@ -117,7 +117,8 @@ impl Smtp {
 
     /// Sends one mail that says nothing but that mails arrive.
     pub async fn send_test(&self, to: &str, attempt_max: Duration) -> Result<(), String> {
-        let to: Address = to.parse().map_err(|error| format!("{to:?} is no e-mail address: {error}"))?;
+        let to: Address =
+            to.parse().map_err(|error| format!("{to:?} is not a valid e-mail address: {error}"))?;
         let message = Message::builder()
             .from(self.from.0.clone())
             .to(to.into())
@@ -168,7 +169,7 @@ impl Mailer {
             let pause = match ended {
                 Ok(()) => self.every,
                 Err(error) => {
-                    tracing::warn!(%error, "the outbox cannot be read or changed");
+                    tracing::warn!(%error, "failed to read or update the outbox; retrying");
                     STORE_PAUSE
                 }
             };
@@ -182,7 +183,7 @@ impl Mailer {
             if let Ok(waiting @ 1..) = self.control.pending_notices().await {
                 tracing::warn!(
                     waiting,
-                    "mails wait in the outbox, and there is no mail server to send them by; see the settings smtp.url and smtp.from"
+                    "mail waits in the outbox without a mail server; set smtp.url and smtp.from"
                 );
                 return;
             }
@@ -301,7 +302,7 @@ impl Cause {
         let code = said.split_whitespace().find(|word| is_code(word)).filter(|code| code.len() <= 9);
         let code = code.map_or(String::new(), |code| format!(" {code}"));
         Cause {
-            for_log: format!("the mail server answered {status}{code}; the outbox has its words"),
+            for_log: format!("the mail server replied {status}{code}; the outbox has the full reply"),
             whole: said,
         }
     }
@@ -338,7 +339,7 @@ impl Failure {
                     template,
                     attempt,
                     cause,
-                    "the mail server refuses a mail for good; it is given up and shown in the dashboard"
+                    "the mail server rejected a mail for good; not retrying, the dashboard shows it"
                 );
             }
             Failure::Ours(_) => {
@@ -348,7 +349,7 @@ impl Failure {
                     attempt,
                     retry_after_s,
                     cause,
-                    "a mail cannot be sent as the server is set up"
+                    "cannot send a mail with the current settings; check smtp.url and smtp.from"
                 );
             }
             Failure::Unreachable(_) | Failure::Deferred(_) => {
@@ -358,7 +359,7 @@ impl Failure {
                     attempt,
                     retry_after_s,
                     cause,
-                    "a mail could not be sent yet"
+                    "failed to send a mail; retrying"
                 );
             }
         }
@@ -369,9 +370,9 @@ impl Failure {
 async fn check_server(transport: &Transport, attempt_max: Duration) -> Result<(), Failure> {
     match tokio::time::timeout(attempt_max, transport.test_connection()).await {
         Ok(Ok(true)) => Ok(()),
-        Ok(Ok(false)) => Err(Failure::Unreachable("the server has closed the connection".to_owned().into())),
+        Ok(Ok(false)) => Err(Failure::Unreachable("the server closed the connection".to_owned().into())),
         Ok(Err(error)) => Err(Failure::Unreachable(error.to_string().into())),
-        Err(_) => Err(Failure::Unreachable(format!("no answer within {} s", attempt_max.as_secs()).into())),
+        Err(_) => Err(Failure::Unreachable(format!("no reply within {} s", attempt_max.as_secs()).into())),
     }
 }
 
@@ -380,7 +381,7 @@ async fn attempt(transport: &Transport, message: Message, attempt_max: Duration)
     match tokio::time::timeout(attempt_max, transport.send(message)).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(failure(&error, error.status().map(u16::from))),
-        Err(_) => Err(Failure::Unreachable(format!("no answer within {} s", attempt_max.as_secs()).into())),
+        Err(_) => Err(Failure::Unreachable(format!("no reply within {} s", attempt_max.as_secs()).into())),
     }
 }
 
@@ -413,8 +414,10 @@ fn message(
         NoText::UnknownTemplate(cause) => Failure::Ours(cause.into()),
         NoText::Damaged(cause) => Failure::Refused(cause.into()),
     })?;
-    let to: Address =
-        mail.to.parse().map_err(|error| Failure::Refused(format!("the address is none: {error}").into()))?;
+    let to: Address = mail
+        .to
+        .parse()
+        .map_err(|error| Failure::Refused(format!("not a valid e-mail address: {error}").into()))?;
     let html = notices::html(&text);
     let Text { subject, body } = text;
     let mut builder = Message::builder()

@@ -58,7 +58,7 @@ pub async fn hash(world: &dyn World, password: Secret) -> Result<String, String>
     match in_turn(&QUEUE, Asks::Known, move || hash_now(&password.0, &salt)).await {
         Ok(hash) => hash,
         Err(Unchecked::Failed(cause)) => Err(cause),
-        Err(Unchecked::Busy) => Err("too many passwords wait to be hashed".into()),
+        Err(Unchecked::Busy) => Err("too many passwords are waiting to be hashed".into()),
     }
 }
 
@@ -82,7 +82,7 @@ async fn in_turn<T: Send + 'static>(
         work()
     };
     let ended = THREADS.run(Payer::Operator, 0, work).await;
-    ended.map_err(|_| Unchecked::Failed("the hash of a password was not made".into()))
+    ended.map_err(|_| Unchecked::Failed("failed to hash a password".into()))
 }
 
 /// Who may hash, and who waits for it.
@@ -127,7 +127,7 @@ impl Queue {
             queue.push_back(sender);
             turn
         };
-        turn.await.map_err(|_| Unchecked::Failed("the queue of passwords is gone".into()))
+        turn.await.map_err(|_| Unchecked::Failed("the password queue is closed".into()))
     }
 
     /// Hands a place to the next that waits for it.
@@ -166,7 +166,7 @@ fn verify_now(hash: Option<&str>, password: &str) -> Result<bool, String> {
     match Argon2::default().verify_password(password.as_bytes(), hash) {
         Ok(()) => Ok(true),
         Err(Error::PasswordInvalid) => Ok(false),
-        Err(error) => Err(format!("the hash of a password cannot be read: {error}")),
+        Err(error) => Err(format!("cannot read a password hash: {error}")),
     }
 }
 

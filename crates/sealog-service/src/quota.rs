@@ -119,7 +119,7 @@ impl Quotas {
             tracing::error!(
                 plan,
                 tenants,
-                "tenants are on a plan that the settings do not have: until [plans] has it again or they are given another, they have no quota, the default rate, and the frameworks that are enabled"
+                "tenants have a plan that is not in the settings; they get no quota, the default rate and their enabled frameworks. Add the plan to [plans], or give them another"
             );
         }
         Ok(())
@@ -184,7 +184,7 @@ impl Watch {
             let Some((to, person_id)) = address_of(&quotas.control, &tenant, quotas.world.now_ms()).await?
             else {
                 if self.unaddressed.insert((tenant_id, month)) {
-                    tracing::warn!(tenant_id = %tenant_id.0, %month, "a quota notice is due, and the tenant has neither a contact_email nor an owner to send it to");
+                    tracing::warn!(tenant_id = %tenant_id.0, %month, "cannot send a quota notice; the tenant has neither a contact_email nor an owner");
                 }
                 return Ok(());
             };
@@ -201,7 +201,7 @@ impl Watch {
                     created_at_ms: quotas.world.now_ms(),
                 };
                 if quotas.control.enqueue_notice(notice).await? {
-                    tracing::info!(tenant_id = %tenant_id.0, %month, percent, "a quota notice is in the outbox");
+                    tracing::info!(tenant_id = %tenant_id.0, %month, percent, "queued a quota notice in the outbox");
                 }
             }
         }

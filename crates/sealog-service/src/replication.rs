@@ -126,7 +126,7 @@ impl Replication {
 
     fn data_dir(&self) -> Result<PathBuf, StoreError> {
         let directory = || Some(self.store.segments()?.directory()?.to_owned());
-        directory().ok_or_else(|| StoreError::Refused("the store is on no disk of this machine".into()))
+        directory().ok_or_else(|| StoreError::Refused("the store is not on a disk of this machine".into()))
     }
 
     /// It waits for the disk, which an event loop must not.

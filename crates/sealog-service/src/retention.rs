@@ -48,7 +48,7 @@ impl Retention {
     pub async fn watch(&self) {
         tokio::time::sleep(START_PAUSE).await;
         while let Err(error) = self.begin().await {
-            tracing::warn!(%error, "the baseline cannot be queued; retrying");
+            tracing::warn!(%error, "failed to queue the baseline; retrying");
             tokio::time::sleep(START_PAUSE).await;
         }
         if self.days == 0 {
@@ -57,9 +57,9 @@ impl Retention {
         loop {
             match self.look().await {
                 Ok(0) => {}
-                Ok(events) => tracing::info!(events, days = self.days, "old test events were dropped"),
+                Ok(events) => tracing::info!(events, days = self.days, "deleted old test events"),
                 Err(error) => {
-                    tracing::warn!(%error, "old test events cannot be dropped; trying again in an hour")
+                    tracing::warn!(%error, "failed to delete old test events; retrying in an hour")
                 }
             }
             tokio::time::sleep(EVERY).await;
@@ -121,7 +121,7 @@ impl Retention {
             if self.control.tenant(tenant_id).await?.is_none() {
                 // A store that was restored may have chains of tenants that nobody knows, and no chain to
                 // record it in.
-                tracing::warn!(tenant = %tenant_id, "test events of an unknown tenant are dropped without a record");
+                tracing::warn!(tenant = %tenant_id, "deleting test events of an unknown tenant without a record");
                 continue;
             }
             for record in drops::records(&recorder, &actions::TEST_EVENTS_DROPPED, &chains) {

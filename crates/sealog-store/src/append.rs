@@ -7,7 +7,7 @@ use sealog_core::id::{ChainId, Hash, Ulid};
 
 use crate::error::StoreError;
 
-/// How long an idempotency key is kept after the request was received. Spec 4.1.
+/// Lifetime of an idempotency key after the receipt of its request. Spec 4.1.
 pub const IDEMPOTENCY_RETENTION_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// A client's `Idempotency-Key` and what it stood for.
@@ -23,13 +23,13 @@ pub struct IdempotencyKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptKey {
     pub key: IdempotencyKey,
-    /// Of the answer.
+    /// The id of the response.
     pub request_id: Ulid,
     /// Its 24 hours begin here.
     pub received_ms: u64,
-    /// Of the request's first event.
+    /// The `chain_seq` of the request's first event.
     pub first_seq: u64,
-    /// How many events the request had.
+    /// Number of events in the request.
     pub events: usize,
 }
 
@@ -127,14 +127,14 @@ pub enum Appended {
     Conflict,
 }
 
-/// What an acknowledgement says.
+/// An acknowledgement of durable events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// Of the original answer; nothing for a request without an idempotency key.
+    /// The id of the original response; None for a request without an idempotency key.
     pub request_id: Option<Ulid>,
     pub log_ids: Vec<Ulid>,
     pub first_seq: u64,
-    /// Of the last event.
+    /// The hash of the last event.
     pub hash: Hash,
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn check_schema(events: &[StoredEvent]) -> Result<(), StoreError> {
     match events.iter().find(|event| !event.has_known_schema()) {
         None => Ok(()),
         Some(event) => Err(StoreError::Refused(format!(
-            "event {} has schema_version {}, which this version does not know; use a newer one",
+            "event {} has the unknown schema_version {}; use a newer version",
             event.sealed.chain_seq, event.schema_version
         ))),
     }

@@ -177,20 +177,20 @@ impl Loud {
         let sealed_with_ms = reading.now_ms;
         match (change, reading.state) {
             (Some(Change::TakenBack), _) => {
-                tracing::warn!(clock_ms, "the clock was set right; the leap has left no trace in any chain");
+                tracing::warn!(clock_ms, "the clock is correct again; the jump did not affect any chain");
             }
             (Some(Change::Believed), _) => tracing::error!(
                 clock_ms,
-                "the clock has not been set right for ten minutes and is believed from now on; if it is wrong, the time of chains stands still until it is reached"
+                "accepting the new time after ten minutes; if the clock is wrong, the time of chains does not advance until the real time reaches it"
             ),
             (_, ClockState::Held) if due => tracing::error!(
                 clock_ms,
                 sealed_with_ms,
-                "the clock has leapt forward by more than an hour; events are sealed with the time that the boot clock implies, for ten minutes at most: set the clock right"
+                "the clock jumped forward by more than an hour; sealing with the time of the boot clock for at most ten minutes. Correct the clock"
             ),
             (_, ClockState::Refused) if due => tracing::error!(
                 clock_ms,
-                "the clock has leapt forward by more than an hour and clock.strict is set; no events are accepted until the clock is set right, or the process is started again if it is right"
+                "the clock jumped forward by more than an hour and clock.strict is set; rejecting events. Correct the clock, or restart the server if the clock is right"
             ),
             _ => return,
         }

@@ -44,27 +44,27 @@ impl fmt::Display for StoreError {
         match self {
             StoreError::Poisoned(cause) => write!(
                 f,
-                "a write to the store failed earlier ({cause}); it accepts no more events until it is started again"
+                "an earlier write to the store failed ({cause}); it rejects events until it restarts"
             ),
-            StoreError::NoRoom => f.write_str("the disk has no room for another segment"),
+            StoreError::NoRoom => f.write_str("the disk has no space for another segment"),
             StoreError::QueueFull => f.write_str("too many events are waiting to be written"),
             StoreError::Stalled => {
-                f.write_str("the disk has not finished a write for seconds; events wait for it or are refused")
+                f.write_str("the disk has not finished a write for seconds; events wait or are rejected")
             }
             StoreError::Deadline => f.write_str("the event waited too long to be written"),
-            StoreError::Unavailable(cause) => write!(f, "the database cannot be used now: {cause}"),
+            StoreError::Unavailable(cause) => write!(f, "the database is unavailable: {cause}"),
             StoreError::HeadUnproven { chain } => write!(
                 f,
-                "the last events of chain {chain} are lost or damaged; nothing can be sealed on top of them"
+                "the last events of chain {chain} are lost or damaged; it rejects new events"
             ),
             StoreError::ClockLeapt => f.write_str(
-                "the clock has leapt forward by more than an hour and clock.strict is set; set the clock right, or start the server again if it is right",
+                "the clock jumped forward by more than an hour and clock.strict is set; correct the clock, or restart the server if the clock is right",
             ),
-            StoreError::Closing => f.write_str("the store is closing"),
+            StoreError::Closing => f.write_str("the store is shutting down"),
             StoreError::Refused(why) => f.write_str(why),
             StoreError::Damaged { chain_seq } => write!(f, "the record of event {chain_seq} is damaged"),
-            StoreError::Read(cause) => write!(f, "reading failed: {cause}"),
-            StoreError::Control(cause) => write!(f, "the control data could not be changed: {cause}"),
+            StoreError::Read(cause) => write!(f, "a read failed: {cause}"),
+            StoreError::Control(cause) => write!(f, "failed to change the control data: {cause}"),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::types::{BoxFuture, IdMap};
 /// Most changes in one batch, however many were asked for.
 pub const BATCH_CHANGES_MAX: usize = 1000;
 
-/// What to follow.
+/// The chains to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Everything,
@@ -56,18 +56,18 @@ impl Scope {
     }
 }
 
-/// Where to begin.
+/// The start of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// Every chain that has events is announced.
     Beginning,
-    /// What becomes durable from now on.
+    /// Only events that become durable from now on.
     Now,
     /// Behind what was announced with this position.
     After(Position),
 }
 
-/// A chain is durable up to this head. Whoever has read it to the same head has nothing to do.
+/// A chain is durable up to this head. A reader that has read up to the same head has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     pub chain: ChainId,
@@ -77,26 +77,26 @@ pub struct Change {
 /// Changes, and where to go on once they are dealt with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// At least one; each chain once.
+    /// At least one change; each chain once.
     pub changes: Vec<Change>,
     pub position: Position,
 }
 
-/// Who follows. Made by [`crate::Store::follow`]; it keeps nothing of the store open and may outlive it.
+/// A reader of the feed, made by [`crate::Store::follow`]. It keeps nothing of the store open and may outlive
+/// it.
 ///
-/// **What is announced.** A chain in the scope whose head is not the one that was announced before the
-/// position. Only what is durable and can be read: `range` and `get` return every event up to the head. A
-/// follower that asks again hears of each chain that has changed since; however often that was, it is one
-/// change. Changes of different chains come in no order.
+/// **What is announced.** Each chain in the scope whose head differs from the one that was announced before
+/// the position. Only durable, readable events count: `range` and `get` return every event up to the head.
+/// The next call announces each chain that has changed since, once for any number of changes. Changes of
+/// different chains have no order.
 ///
 /// **What may come twice.** After a restart of the store, and for a position in the middle of many changes, a
-/// head may be announced once more. Nothing is left out: not after a crash at any moment, not after a
-/// failover.
+/// head may be announced again. No change is lost, not even after a crash at any moment or a failover.
 ///
-/// **After a loss** that was accepted, the head is the acceptance or an event behind it. It may be below, at
-/// or above the one that was announced before, so a reader keeps the whole head of what it has read: if it is
-/// told of a lower `chain_seq`, or if the next event's `prev_hash` is not the hash that it has, events that
-/// it has read are lost, and `sealog.loss_accepted` in the chain says which.
+/// **After an accepted loss** the head is the acceptance or a later event. It may be below, at or above the
+/// previously announced head, so a reader keeps the whole head of what it has read. If it gets a lower
+/// `chain_seq`, or if the next event's `prev_hash` differs from its own hash, events that it has read are
+/// lost, and `sealog.loss_accepted` in the chain names them.
 #[derive(Debug)]
 pub struct Follower {
     source: Box<dyn Source>,
@@ -107,15 +107,15 @@ impl Follower {
         Follower { source: Box::new(source) }
     }
 
-    /// The next changes, at least one and at most `limit`. Waits while there are none; whoever stops waiting
-    /// and asks again has missed nothing. [`StoreError::Closing`] when the store closes. After another error
-    /// it can be asked again.
+    /// Returns the next changes, at least one and at most `limit`, and waits while there are none. It is
+    /// cancel safe: a caller that drops the future and calls again misses nothing. Returns
+    /// [`StoreError::Closing`] when the store closes. After another error, call it again.
     pub async fn next(&mut self, limit: usize) -> Result<Batch, StoreError> {
         let changes = self.source.next(limit.clamp(1, BATCH_CHANGES_MAX)).await?;
         Ok(Batch { changes, position: self.source.position() })
     }
 
-    /// Where this follower is: behind the batch that [`Follower::next`] has returned last.
+    /// The position of this follower: after the last batch from [`Follower::next`].
     pub fn position(&self) -> Position {
         self.source.position()
     }
@@ -127,8 +127,8 @@ pub(crate) trait Source: Send + fmt::Debug {
     fn position(&self) -> Position;
 }
 
-/// How far a follower has come. For the store that made it, and for the same scope; what is inside is the
-/// store's own.
+/// The position of a follower, valid for the store that made it and for the same scope. Its content is
+/// private to the store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Position(Box<[u8]>);
 
@@ -161,9 +161,7 @@ impl Position {
             return Err(foreign());
         }
         if of_scope != scope.digest() {
-            return Err(StoreError::Refused(
-                "the feed position is one of another scope: it does not cover what is to be followed".into(),
-            ));
+            return Err(StoreError::Refused("the feed position belongs to another scope".into()));
         }
         Ok(content)
     }
@@ -184,9 +182,7 @@ impl Position {
         }
         if content[0] != POSITION_VERSION {
             let version = content[0];
-            return Err(StoreError::Refused(format!(
-                "the feed position has version {version}, which this version does not know"
-            )));
+            return Err(StoreError::Refused(format!("the feed position has the unknown version {version}")));
         }
         Ok(Position(bytes.into()))
     }
@@ -205,18 +201,18 @@ impl fmt::Debug for Position {
 }
 
 pub(crate) fn malformed() -> StoreError {
-    StoreError::Refused("this is not a feed position, or a part of it is missing or changed".into())
+    StoreError::Refused("not a valid feed position: a part of it is missing or changed".into())
 }
 
 pub(crate) fn foreign() -> StoreError {
-    StoreError::Refused("the feed position is one of another store".into())
+    StoreError::Refused("the feed position belongs to another store".into())
 }
 
-/// Who waits for which chains, and what a store keeps for as long as anybody follows it.
+/// The waiting followers and their chains, and the state that a store keeps while it has followers.
 #[derive(Debug, Default)]
 pub(crate) struct Hub<T> {
-    /// As many as are registered. Read without the lock, so that a store that nobody follows pays for one
-    /// look at it.
+    /// Number of registered followers. Read without the lock, so a store without followers pays for one load
+    /// only.
     followers: AtomicUsize,
     registry: Mutex<Registry<T>>,
 }

@@ -17,19 +17,19 @@ pub const ACTION: &str = "sealog.loss_accepted";
 /// Longest reason, in Unicode scalar values.
 pub const REASON_SCALARS_MAX: usize = 1000;
 
-/// What a chain has lost, as its acceptance says.
+/// The loss of a chain, as recorded in its acceptance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     pub lost_from: u64,
-    /// Nothing where it cannot be known: a damaged place may have held more events of the chain, or none.
+    /// None if it is unknown: a damaged place may have held more events of the chain, or none.
     pub lost_to: Option<u64>,
-    /// Of the last event that the chain is known to have had.
+    /// The hash of the last event that the chain is known to have had.
     pub recorded_hash: Hash,
 }
 
 impl Loss {
-    /// What is missing of a chain that may not go on. Where another event stands in place of the recorded
-    /// one, nothing that exists is hidden: the recorded event is what is lost.
+    /// The loss of a chain that rejects events. If another event replaced the recorded one, every existing
+    /// event stays visible, and the recorded event is the lost one.
     pub fn of(head: &ChainHead) -> Loss {
         let ChainHead { durable, recorded, .. } = head;
         let (lost_from, lost_to) = if recorded == durable {
@@ -77,21 +77,21 @@ impl Loss {
         Some(Loss { lost_from: lost_from?, lost_to, recorded_hash: recorded_hash? })
     }
 
-    /// Whether a head is among what was given up. The last one is known by its hash, those before it by their
-    /// place.
+    /// Returns true if the loss includes this head. The last lost event is identified by its hash, earlier
+    /// ones by their position.
     pub fn covers(&self, lost: &Head) -> bool {
         let before = self.lost_to.is_some_and(|last| (self.lost_from..last).contains(&lost.chain_seq));
         before || self.is_of(lost)
     }
 
-    /// Whether this is the loss of that recorded head.
+    /// Returns true if this is the loss of that recorded head.
     pub fn is_of(&self, recorded: &Head) -> bool {
         self.lost_to == Some(recorded.chain_seq) && self.recorded_hash == recorded.hash
     }
 }
 
-/// What the acceptance is sealed on: the last event that exists, with an id from which the next one is above
-/// every id that was ever given out.
+/// The head for sealing the acceptance: the last existing event, with an id that makes the next one greater
+/// than every id ever assigned.
 pub fn base(head: &ChainHead) -> Head {
     let ChainHead { durable, recorded, .. } = head;
     // An id that sealing cannot have made is no reason to go on from there.
@@ -108,14 +108,14 @@ pub fn check_reason(reason: &str) -> Result<(), StoreError> {
     }
     let scalars = reason.chars().count();
     if scalars > REASON_SCALARS_MAX {
-        return refused(format!("the reason has {scalars} characters; at most {REASON_SCALARS_MAX} fit"));
+        return refused(format!("the reason has {scalars} characters; the limit is {REASON_SCALARS_MAX}"));
     }
     Ok(())
 }
 
-/// For a chain that may go on as it is.
+/// The error for a chain without a loss.
 pub fn nothing_lost() -> StoreError {
-    StoreError::Refused("nothing is proven lost in this chain, so there is no loss to accept".into())
+    StoreError::Refused("this chain has no proven loss to accept".into())
 }
 
 #[cfg(test)]

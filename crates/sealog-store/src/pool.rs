@@ -248,7 +248,7 @@ impl Shared {
             drop(queue);
             // It fails for its caller, who finds the answer gone; the thread is for everyone.
             if catch_unwind(AssertUnwindSafe(job)).is_err() {
-                tracing::error!("a job of the thread pool has panicked");
+                tracing::error!("panic in a job of the thread pool");
             }
             self.done.fetch_add(1, Ordering::Relaxed);
             queue = self.queue();

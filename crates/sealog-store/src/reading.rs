@@ -3,8 +3,8 @@
 use crate::error::StoreError;
 use crate::stats::ClockStats;
 
-/// What `/readyz` says while a leap is held back.
-pub const HELD_NOTICE: &str = "the clock has leapt forward by more than an hour; events are sealed with the time that the boot clock implies, for ten minutes at most";
+/// The notice in `/readyz` while a clock jump is held back.
+pub const HELD_NOTICE: &str = "the clock jumped forward by more than an hour; events get the time of the boot clock for at most ten minutes";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockState {
@@ -15,7 +15,7 @@ pub enum ClockState {
     Refused,
 }
 
-/// What a look at the clocks gives.
+/// A reading of the clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The wall clock's time, or while a leap is held or refused the time that the boot clock implies.
@@ -26,7 +26,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Of a clock that nobody guards.
+    /// A reading of an unguarded clock.
     pub fn sane(now_ms: u64) -> Reading {
         Reading { now_ms, state: ClockState::Sane, leaps: 0 }
     }

@@ -363,7 +363,7 @@ fn check_count(count: usize) -> Result<(), StoreError> {
     if (1..=BATCH_EVENTS_MAX).contains(&count) {
         return Ok(());
     }
-    Err(StoreError::Refused(format!("a request has 1 to {BATCH_EVENTS_MAX} events, not {count}")))
+    Err(StoreError::Refused(format!("a request must have 1 to {BATCH_EVENTS_MAX} events, not {count}")))
 }
 
 impl Store for ReferenceStore {

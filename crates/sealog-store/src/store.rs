@@ -22,7 +22,7 @@ use crate::stats::StoreStats;
 use crate::types::BoxFuture;
 use crate::verify::{self, ChainReader};
 
-/// What one step of retention has come to.
+/// The result of one step of retention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropStep {
     pub events: u64,
@@ -30,7 +30,7 @@ pub struct DropStep {
     pub more: bool,
 }
 
-/// What retention drops next.
+/// The events that retention deletes next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DropPlan {
     pub before_ms: u64,
@@ -84,8 +84,8 @@ pub trait Store: Send + Sync {
     /// has, possibly nothing, and where to go on. See [`Chunk`] for how a page becomes whole.
     fn list(&self, chain: ChainId, list: List) -> BoxFuture<'_, Result<Chunk<StoredEvent>, StoreError>>;
 
-    /// What exists from `from` up to `to`, both included, in ascending order; missing events are simply not
-    /// there.
+    /// Returns the existing events from `from` to `to`, both included, in ascending order, without the
+    /// missing ones.
     fn range(&self, chain: ChainId, range: Range) -> BoxFuture<'_, Result<Chunk<Item>, StoreError>>;
 
     /// The chain's last event, and the last one it is known to have had. They differ only when the store has
@@ -103,9 +103,10 @@ pub trait Store: Send + Sync {
     /// ([`ChainId::is_system`]).
     fn usage(&self, tenant_id: TenantId, month: Month) -> BoxFuture<'_, Result<u64, StoreError>>;
 
-    /// What was counted of a chain on some days. Kept while events become durable and made again from the
-    /// log; the work of one call is bounded by the days and by how much of the log holds them, never by the
-    /// number of events. [`Counts::uncounted`] says what is left to count.
+    /// Returns the counts of a chain for some days. The store updates them as events become durable and can
+    /// rebuild them from the log. The work of one call is bounded by the days and by the part of the log that
+    /// holds them, never by the number of events. [`Counts::uncounted`] is the number of events that are not
+    /// counted yet.
     fn counts(&self, chain: ChainId, days: Days) -> BoxFuture<'_, Result<Counts, StoreError>>;
 
     /// Appends 1 to 100 events that were sealed elsewhere, as they are. They must continue the chain exactly:
@@ -145,42 +146,40 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// Compares the next piece of what is derived from events with those events: of the embedded store a full
-    /// segment, of a database a number of rows. Begins with an empty position, and goes on from
-    /// [`DerivedStep::next`]; a position of another store begins anew. With `heal`, what does not match is
-    /// made again from the events; without it nothing is changed. Work and memory of one step are bounded by
-    /// a segment, and the step runs at a low priority. A store that derives nothing has nothing to compare.
+    /// Compares the next piece of derived data with its events: a full segment in the embedded store, a
+    /// number of rows in a database. Start with an empty position and continue with [`DerivedStep::next`]; a
+    /// position of another store starts over. With `heal`, the step rebuilds mismatches from the events;
+    /// without it, it changes nothing. Work and memory of one step are bounded by a segment, and the step
+    /// runs at a low priority. A store without derived data has nothing to compare.
     fn check_derived(&self, position: Vec<u8>, heal: bool) -> BoxFuture<'_, Result<DerivedStep, StoreError>> {
         let _ = (position, heal);
         Box::pin(async { Ok(DerivedStep::default()) })
     }
 
-    /// What the store counts of itself. A store that counts nothing says nothing.
+    /// Returns the store's own figures. A store without figures returns the defaults.
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, StoreError>> {
         Box::pin(async { Ok(StoreStats::default()) })
     }
 
-    /// Lets a chain whose tail is proven lost go on without it. The acceptance is the next event after the
-    /// last one that exists: action `sealog.loss_accepted`, a `log_id` above that of the recorded head, and
-    /// `metadata` with `lost_from`, `lost_to`, `recorded_hash` and `reason`. From then on the recorded head
-    /// is that event's. Refused, and nothing is changed, for a chain that has lost nothing. `loss.rs` has the
-    /// event.
+    /// Accepts the proven loss of a chain's tail, so that the chain accepts events again. The acceptance is
+    /// the next event after the last existing one: action `sealog.loss_accepted`, a `log_id` above that of
+    /// the recorded head, and `metadata` with `lost_from`, `lost_to`, `recorded_hash` and `reason`. It
+    /// becomes the recorded head. Fails without a change for a chain without a loss. `loss.rs` has the event.
     ///
-    /// Where another event stands in place of the recorded one, everything that exists stays, and the
-    /// recorded event is the one that is lost. Where a damaged place may have held more of the chain,
-    /// `lost_to` is null. A crash in the middle leaves either the loss as it was or the acceptance in place,
-    /// never neither.
+    /// If another event replaced the recorded one, every existing event stays, and the recorded event is the
+    /// lost one. If a damaged place may have held more events of the chain, `lost_to` is null. A crash in the
+    /// middle leaves either the loss or the acceptance, never neither.
     fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
         let _ = (chain, reason);
         Box::pin(async { Err(StoreError::Refused("this store cannot accept a loss".into())) })
     }
 
-    /// What [`Store::drop_planned`] would drop: the oldest events of test chains that are older than this, at
-    /// most so many. Live chains are never among them. Nothing is changed: whoever drops records the plan
-    /// first, since a drop without its record looks like a forged one.
+    /// Returns the events that [`Store::drop_planned`] would delete: the oldest events of test chains that
+    /// are older than this, up to a limit, never of live chains. It changes nothing. The caller must record
+    /// the plan before the deletion, because a deletion without a record looks forged.
     fn plan_drop(&self, before_ms: u64) -> BoxFuture<'_, Result<DropPlan, StoreError>> {
         let _ = before_ms;
-        Box::pin(async { Err(StoreError::Refused("this store drops nothing".into())) })
+        Box::pin(async { Err(StoreError::Refused("this store deletes no events".into())) })
     }
 
     /// Drops what is planned, as much as one step may: of the embedded store a segment, in which every event
@@ -189,7 +188,7 @@ pub trait Store: Send + Sync {
     /// if nothing had been. Durable when it returns; a crash in the middle leaves the step undone or done.
     fn drop_planned(&self, plan: DropPlan) -> BoxFuture<'_, Result<DropStep, StoreError>> {
         let _ = plan;
-        Box::pin(async { Err(StoreError::Refused("this store drops nothing".into())) })
+        Box::pin(async { Err(StoreError::Refused("this store deletes no events".into())) })
     }
 
     /// Plans and drops one step, without a record of it: for tests. A server goes by a plan that it has
@@ -204,13 +203,13 @@ pub trait Store: Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// What was found wrong with what is stored, in words for the operator: files and chains are named, and
-    /// nothing that an event holds.
+    /// Known faults of the stored data, in words for the operator. They name files and chains, and quote
+    /// nothing from events.
     fn faults(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What is degraded although events are accepted, in words that anybody may read (`/readyz` shows them).
+    /// Degradations that do not stop events, in public words (`/readyz` shows them).
     fn notices(&self) -> Vec<&'static str> {
         Vec::new()
     }
@@ -220,7 +219,7 @@ pub trait Store: Send + Sync {
         Vec::new()
     }
 
-    /// Its files, for whoever copies them. Nothing for a store that has its own tools for that.
+    /// Its files, for a copy. None for a store with its own backup tools.
     fn segments(&self) -> Option<&dyn Segments> {
         None
     }
@@ -229,7 +228,7 @@ pub trait Store: Send + Sync {
     /// callers parse, hash and render there.
     fn pool(&self) -> &FairPool;
 
-    /// Whether events can be appended, or why not.
+    /// Returns Ok if events can be appended, otherwise the reason.
     fn ready(&self) -> Result<(), StoreError>;
 }
 

@@ -69,7 +69,7 @@ impl Loops {
                 name,
                 panic,
                 restart_in_s = rest.as_secs(),
-                "a background loop has panicked; everything else goes on, and it is started again"
+                "a background loop panicked; restarting it, all other parts keep running"
             );
             tokio::select! {
                 () = &mut stopped => return,
@@ -91,7 +91,7 @@ pub async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
             Err(panic) => {
                 let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
                 let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-                Poll::Ready(Err(text.unwrap_or_else(|| "a panic without a text".into())))
+                Poll::Ready(Err(text.unwrap_or_else(|| "a panic without a message".into())))
             }
         }
     })

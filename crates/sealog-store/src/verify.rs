@@ -17,7 +17,7 @@ const BYTES_MAX: usize = 1 << 20;
 /// and their records.
 pub const HELD_BYTES_MAX: usize = 2 * (BYTES_MAX + EVENT_BYTES_MAX);
 
-/// What a verification needs of a store.
+/// The reads that a verification needs from a store.
 pub trait ChainReader: Send + Sync {
     fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>>;
     fn range(&self, chain: ChainId, range: Range) -> BoxFuture<'_, Result<Chunk<Item>, StoreError>>;

@@ -158,7 +158,7 @@ impl Input {
             return Err(self.unreadable(end, neither));
         }
         let page = json::canonical(&self.text(page)?)
-            .map_err(|error| self.unreadable(end, format!("no JSON: {}", error.problem)))?;
+            .map_err(|error| self.unreadable(end, format!("not valid JSON: {}", error.problem)))?;
         let names = || Members::of(&page).map(|(key, _)| &key[1..key.len() - 1]);
         let lists = names().filter(|name| *name == "events").count();
         if lists != 1 || names().any(|name| CHECKED_FIELDS.contains(&name)) {

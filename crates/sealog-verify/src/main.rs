@@ -44,10 +44,9 @@ struct Args {
     quiet: bool,
 }
 
-const AFTER_HELP: &str = "\
-Input:
+const AFTER_HELP: &str = "Input:
   NDJSON, saved API pages {\"events\":[...]}, JSON arrays of events, or any of these one after the other; indented or not;
-  plain or gzip, which is told by the content. All events must be of one chain: one project, live or test.
+  plain or gzip, detected by content. All events must be of one chain: one project, live or test.
   Oldest first, events are checked as they are read and memory stays small, however long the input. Newest first, as list
   pages are, they are all held in memory and turned round. Any other order is a break.
 
@@ -98,7 +97,7 @@ fn main() -> ExitCode {
     };
     let mut stdout = std::io::stdout();
     if let Err(error) = stdout.write_all(report.as_bytes()).and_then(|()| stdout.flush()) {
-        return unusable(&format!("the result could not be written: {error}"));
+        return unusable(&format!("cannot write the result: {error}"));
     }
     if outcome.broken.is_some() { ExitCode::from(BROKEN) } else { ExitCode::SUCCESS }
 }
@@ -118,7 +117,7 @@ fn check(args: &Args) -> Result<Outcome, Unreadable> {
         let mut input = Input::open(path, Rc::clone(&read_bytes))?;
         while let Some((text, offset)) = input.next_event()? {
             let entry = parse_entry(&text).map_err(|error| {
-                input.unreadable(offset, format!("this object is no JSON: {}", error.problem))
+                input.unreadable(offset, format!("this object is not valid JSON: {}", error.problem))
             })?;
             audit.entry(entry);
             if !audit.wants_more() {

@@ -459,11 +459,17 @@ fn text_that_is_not_events_exits_with_2_and_says_where() {
         (r#"{"a":}"#.to_owned(), "at byte 5: expected a value".to_owned()),
         (r#"{"a" 1}"#.to_owned(), "at byte 5: expected ':'".to_owned()),
         (r#"{"a":1 2}"#.to_owned(), "at byte 7: expected ',' or '}'".to_owned()),
-        (r#"{"a":tru}"#.to_owned(), "at byte 0: this object is no JSON: expected a value".to_owned()),
-        (r#" {"a":[1 2]}"#.to_owned(), "at byte 1: this object is no JSON: expected ',' or ']'".to_owned()),
-        (r#"{"a":1,}"#.to_owned(), "at byte 0: this object is no JSON: ".to_owned()),
-        (r#"{"a":"\x"}"#.to_owned(), "at byte 0: this object is no JSON: an unknown escape".to_owned()),
-        (r#"{"events":[],}"#.to_owned(), "at byte 12: no JSON: ".to_owned()),
+        (r#"{"a":tru}"#.to_owned(), "at byte 0: this object is not valid JSON: expected a value".to_owned()),
+        (
+            r#" {"a":[1 2]}"#.to_owned(),
+            "at byte 1: this object is not valid JSON: expected ',' or ']'".to_owned(),
+        ),
+        (r#"{"a":1,}"#.to_owned(), "at byte 0: this object is not valid JSON: ".to_owned()),
+        (
+            r#"{"a":"\x"}"#.to_owned(),
+            "at byte 0: this object is not valid JSON: an unknown escape".to_owned(),
+        ),
+        (r#"{"events":[],}"#.to_owned(), "at byte 12: not valid JSON: ".to_owned()),
         (
             r#"{"events":[],"events":[]}"#.to_owned(),
             "at byte 12: the object around these events is neither".to_owned(),

@@ -12,16 +12,20 @@ use crate::config;
 
 pub(crate) fn command() -> Command {
     config::with_flags(
-        Command::new("accept-loss").about("Lets a chain go on whose last events are proven lost").long_about(
-            "Lets a chain go on whose last events are proven lost.\n\n\
-             A chain that is known to have had more events than are there accepts no more: an event that is sealed on top would hide the loss. After you have looked for the \
-             events (another copy of the data directory, a backup, a standby) and cannot bring them back, this command accepts the loss. The acceptance is the next event of the \
-             chain, with the action sealog.loss_accepted; its metadata says which events are lost, the hash that the last of them had, and your reason. From then on the chain \
-             verifies again and accepts events. Nothing that exists is removed, and the acceptance cannot be taken back.\n\n\
-             The server may run or be stopped: the command goes to the server that runs on the data directory, and opens the store itself where none does. With PostgreSQL give the data \
-             directory of the server that reported the loss. Run it as the user of the server, or as root.\n\n\
-             The command asks nothing. It prints what is lost, then what was sealed. It ends with 0 when the loss was accepted. With any other code nothing was changed: \
-             1 when the chain has lost nothing, or the store cannot be opened, read or written.",
+        Command::new("accept-loss").about("Accept a proven loss so that the chain takes events again").long_about(
+            "Accept a proven loss so that the chain takes events again.\n\n\
+             A chain that is missing events known to exist rejects new ones, because a new event would hide \
+             the loss. First search for the events: in another copy of the data directory, a backup or a \
+             standby. If you cannot restore them, accept the loss with this command. The acceptance is the \
+             next event of the chain, with the action sealog.loss_accepted; its metadata has the range of \
+             the lost events, the hash of the last of them and your reason. The chain then verifies again \
+             and accepts events. The command removes nothing, and you cannot undo it.\n\n\
+             The server may run or be stopped: the command connects to the server of the data directory, or \
+             opens the store itself if none runs. With PostgreSQL give the data directory of the server that \
+             reported the loss. Run it as the user of the server, or as root.\n\n\
+             The command never prompts. It prints the loss, then the sealed event. It exits with 0 when the \
+             loss is accepted. Any other code means that it changed nothing: 1 if the chain has lost \
+             nothing, or the store cannot be opened, read or written.",
         ),
     )
     .after_help(EXIT_CODES)
@@ -30,16 +34,16 @@ pub(crate) fn command() -> Command {
             .long("chain")
             .value_name("PROJECT_ID:MODE")
             .required(true)
-            .help("The chain, such as 7d444840-9dc0-41d1-b245-5ffdce74fad2:live; or as the log names it, TENANT_ID/PROJECT_ID/MODE"),
+            .help("The chain, such as 7d444840-9dc0-41d1-b245-5ffdce74fad2:live, or TENANT_ID/PROJECT_ID/MODE as in the log"),
     )
     .arg(
         Arg::new("reason")
             .long("reason")
             .value_name("TEXT")
             .required(true)
-            .help("Why the events are lost and why that is accepted; it is sealed into the chain and cannot be changed"),
+            .help("Why the events are lost and why you accept it; sealed into the chain for good"),
     )
-    .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines"))
+    .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON object"))
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -48,7 +52,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let chain = Named::parse(text("chain")).ok_or_else(wrong)?;
     let reason = text("reason").to_owned();
     if reason.trim().is_empty() {
-        let empty = "--reason: say why the loss is accepted; it is sealed into the chain";
+        let empty = "--reason: give the reason why you accept the loss; it is sealed into the chain";
         return Err(Failure::usage(empty));
     }
     let settings = config::load(matches, std::env::vars())?;

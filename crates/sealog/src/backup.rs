@@ -54,7 +54,7 @@ fn take_moment(settings: &Settings, copy: &Path) -> Result<Taken, Failure> {
     let ask_running = || {
         let _ = std::fs::remove_file(copy);
         sealog_control::copy_of_directory(&settings.data_dir, copy).map_err(|error| {
-            format!("{error}. If the server was started on a full disk, nobody else can read its control data: stop it for the backup")
+            format!("{error}. A server that started on a full disk locks its control data: stop the server for the backup")
         })?;
         Ok(Request::TakeMoment(moment::Request { copy_to: None }))
     };

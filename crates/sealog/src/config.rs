@@ -36,205 +36,205 @@ const SETTINGS: &[Setting] = &[
         key: "listen",
         value: "ADDRESS",
         default: Some("127.0.0.1:8080"),
-        help: "Address and port to listen on; port 0 takes a free one",
+        help: "Listen on this address and port; port 0 picks a free one",
     },
     Setting {
         key: "metrics_listen",
         value: "ADDRESS",
         default: None,
-        help: "Address and port that serve /metrics, and nothing else, to whoever can reach them [default: on the main address, to this machine or with the operator token]",
+        help: "Serve only /metrics on this address and port, without a token [default: the main address, for this machine or with the operator token]",
     },
     Setting {
         key: "tls.cert",
         value: "FILE",
         default: None,
-        help: "Certificate and its chain (PEM): the server speaks TLS then; needs tls.key; read again when it changes",
+        help: "Serve TLS with this certificate chain (PEM); needs tls.key; reloaded when it changes",
     },
     Setting {
         key: "tls.key",
         value: "FILE",
         default: None,
-        help: "Private key of the certificate (PEM); read again when it changes",
+        help: "Private key of the certificate (PEM); reloaded when it changes",
     },
     Setting {
         key: "tls.redirect_listen",
         value: "ADDRESS",
         default: None,
-        help: "Address and port that lead plain HTTP to the https address of the dashboard, such as 0.0.0.0:80",
+        help: "Redirect plain HTTP on this address and port to the dashboard's https address, such as 0.0.0.0:80",
     },
     Setting {
         key: "tls.hsts_seconds",
         value: "N",
         default: Some("31536000"),
-        help: "How long browsers that came with TLS come with nothing else; 0 to not tell them",
+        help: "HSTS max-age in seconds; 0 disables the header",
     },
     Setting {
         key: "data_dir",
         value: "DIR",
         default: Some("data"),
-        help: "Where events and accounts are kept; must be on a local disk",
+        help: "Store events and accounts in this directory; must be on a local disk",
     },
     Setting {
         key: "store",
         value: "STORE",
         default: Some("embedded"),
-        help: "Where events are kept: embedded, or the postgres:// URL of a database; better given in the environment than as a flag",
+        help: "Store events here: embedded, or the postgres:// URL of a database; prefer the environment to the flag",
     },
     Setting {
         key: "operator_token",
         value: "TOKEN",
         default: None,
-        help: "Opens /operator/v1 to whoever presents it; better given in the environment than as a flag",
+        help: "Enable /operator/v1 for requests with this token; prefer the environment to the flag",
     },
     Setting {
         key: "base_url",
         value: "URL",
         default: None,
-        help: "Where clients reach the server [default: the listen address]",
+        help: "Public URL of the API [default: the listen address]",
     },
     Setting {
         key: "docs_url",
         value: "URL",
         default: None,
-        help: "Where error codes are documented [default: /docs under the base URL]",
+        help: "Public URL of the documentation [default: /docs under the base URL]",
     },
     Setting {
         key: "app_url",
         value: "URL",
         default: None,
-        help: "Where people reach the dashboard [default: /app under the base URL]",
+        help: "Public URL of the dashboard [default: /app under the base URL]",
     },
     Setting {
         key: "trusted_proxies",
         value: "RANGES",
         default: Some(""),
-        help: "Proxies whose X-Forwarded-For is believed: addresses and CIDR ranges, separated by commas",
+        help: "Trust X-Forwarded-For from these proxies: addresses and CIDR ranges, separated by commas",
     },
     Setting {
         key: "geoip_db",
         value: "FILE",
         default: None,
-        help: "MMDB file with the country and city of addresses; read again when it changes",
+        help: "Look up country and city in this MMDB file; reloaded when it changes",
     },
     Setting {
         key: "limits.per_ip_rps",
         value: "N",
         default: Some("100"),
-        help: "Requests a second from one address; 0 for no limit",
+        help: "Requests per second from one address; 0 for no limit",
     },
     Setting {
         key: "limits.connections_per_ip",
         value: "N",
         default: Some("512"),
-        help: "Connections at a time from one address, and never more than half of all; trusted proxies have no limit; 0 for no limit",
+        help: "Open connections from one address, at most half of all; trusted proxies have no limit; 0 for no limit",
     },
     Setting {
         key: "limits.live_rps",
         value: "N",
         default: None,
-        help: "Requests a second of a tenant, in place of its plan's; 0 for no limit",
+        help: "Requests per second of a tenant, instead of its plan's rate; 0 for no limit",
     },
     Setting {
         key: "limits.test_rps",
         value: "N",
         default: Some("60"),
-        help: "Requests a second of a test key; 0 for no limit",
+        help: "Requests per second of a test key; 0 for no limit",
     },
     Setting {
         key: "limits.test_retention_days",
         value: "DAYS",
         default: Some("30"),
-        help: "How long test events are kept; 0 for ever",
+        help: "Delete test events after this many days; 0 keeps them forever",
     },
     Setting {
         key: "limits.tenant_disk_mb",
         value: "MB",
         default: Some("0"),
-        help: "What the cases of a tenant may take of the disk, with what was found and packed for them; 0 for no limit",
+        help: "Disk space for the cases of a tenant, with their search results and packages; 0 for no limit",
     },
     Setting {
         key: "limits.nodes",
         value: "N",
         default: Some("1"),
-        help: "Servers that share the limits: each counts against its part",
+        help: "Number of servers that share the limits; each enforces an equal part",
     },
     Setting {
         key: "clock.strict",
         value: "BOOL",
         default: Some("false"),
-        help: "Refuses events when the clock has leapt forward by more than an hour and was not set right within ten minutes, instead of believing it",
+        help: "Reject events if the clock jumps forward by more than an hour and is not corrected within ten minutes, instead of accepting the new time",
     },
     Setting {
         key: "verification.schedule",
         value: "TIME",
         default: Some("02:30"),
-        help: "When every live chain is verified, each night: a time of day (UTC) such as 02:30, or off",
+        help: "Verify every live chain each night at this time of day (UTC), such as 02:30, or off",
     },
     Setting {
         key: "verification.report",
         value: "DAY",
         default: Some("monday"),
-        help: "The day on which organisations are mailed their weekly integrity report, such as monday, or off; needs smtp.url and a schedule",
+        help: "Mail the weekly integrity report to organisations on this day, such as monday, or off; needs smtp.url and a schedule",
     },
     Setting {
         key: "smtp.url",
         value: "URL",
         default: None,
-        help: "Mail server for quota notices, such as smtps://user:password@mail.example.com; better given in the environment than as a flag",
+        help: "Send mail through this server, such as smtps://user:password@mail.example.com; prefer the environment to the flag",
     },
     Setting {
         key: "smtp.from",
         value: "ADDRESS",
         default: None,
-        help: "Whom quota notices come from, such as \"Sealog <log@example.com>\"",
+        help: "From address of outgoing mail, such as \"Sealog <log@example.com>\"",
     },
     Setting {
         key: "replication.enabled",
         value: "BOOL",
         default: Some("false"),
-        help: "Lets whoever has the operator's token copy the whole store, secrets included, with sealog replicate; for the embedded store",
+        help: "Let sealog replicate copy the whole embedded store, secrets included, with the operator token",
     },
     Setting {
         key: "ops.enabled",
         value: "BOOL",
         default: Some("false"),
-        help: "Opens the operator's console at /ops, for accounts that sealog ops-user makes",
+        help: "Enable the operator console at /ops, for accounts that sealog ops-user creates",
     },
     Setting {
         key: "ops.listen",
         value: "ADDRESS",
         default: None,
-        help: "Address and port that serve the operator's console, and nothing else; it is open there and nowhere else",
+        help: "Serve the operator console, and nothing else, on this address and port only",
     },
     Setting {
         key: "ops.url",
         value: "URL",
         default: None,
-        help: "Where operators reach the console [default: /ops at its own address, or on the host of the dashboard]",
+        help: "Public URL of the operator console [default: /ops at its own address, or on the host of the dashboard]",
     },
     Setting {
         key: "log_level",
         value: "LEVEL",
         default: Some("info"),
-        help: "What is logged: error, warn, info, or debug for a line about every request as well",
+        help: "Log at this level: error, warn, info, or debug, which adds a line for every request",
     },
     Setting {
         key: "log_format",
         value: "FORMAT",
         default: Some("auto"),
-        help: "How it is logged: json, text, or auto for text on a terminal and JSON otherwise",
+        help: "Log in this format: json, text, or auto for text on a terminal and JSON otherwise",
     },
     Setting {
         key: "on_store_failure",
         value: "ACTION",
         default: Some("exit"),
-        help: "What to do when a write or sync of the embedded store has failed: exit with code 74, so that a supervisor starts the server again, or stay and answer reads",
+        help: "After a failed write or sync of the embedded store: exit with code 74, so that a supervisor restarts the server, or stay and serve reads",
     },
     Setting {
         key: "allow_unsafe_storage",
         value: "BOOL",
         default: Some("false"),
-        help: "Accepts a data directory in memory or on a network file system, where acknowledged events can be lost",
+        help: "Accept a data directory in memory or on a network file system, where acknowledged events can be lost",
     },
 ];
 
@@ -360,12 +360,13 @@ impl Settings {
     /// Where operators reach the console of a server with these settings, or why that cannot be said.
     pub(crate) fn console_url(&self) -> Result<String, String> {
         if !self.ops.is_on() {
-            return Err("the operator's console is off: set ops.enabled or ops.listen".into());
+            return Err("the operator console is off: set ops.enabled or ops.listen".into());
         }
         if let Some(url) = &self.ops.url {
             return Ok(url.clone());
         }
-        let unknown = "where the console will be is not known before the server has a port; give --ops-url as the server has it";
+        let unknown =
+            "the console has no URL while the port is 0: give --ops-url, the same as for the server";
         match self.ops.listen {
             Some(address) if address.port() != 0 => Ok(format!("{}://{address}/ops", self.scheme())),
             Some(_) => Err(unknown.into()),
@@ -723,7 +724,7 @@ impl Values {
             self.required("trusted_proxies", "addresses and CIDR ranges, separated by commas", proxies)?;
         if let Some((file, place)) = self.0.get("geoip_db") {
             let geo = Geo::open(Path::new(file))
-                .map_err(|problem| ConfigError(format!("{place}: geoip_db cannot be used: {problem}")))?;
+                .map_err(|problem| ConfigError(format!("{place}: cannot use geoip_db: {problem}")))?;
             service.geo = Some(Arc::new(geo));
         }
         server.metrics_apart = metrics_listen.is_some();
@@ -784,12 +785,12 @@ impl Values {
     fn tls(&self) -> Result<Option<Arc<Tls>>, ConfigError> {
         let place = |key: &str| self.0.get(key).map_or("", |(_, place)| place);
         let without = |given: &str, missing: &str| {
-            Err(ConfigError(format!("{}: {given} needs {missing} as well", place(given))))
+            Err(ConfigError(format!("{}: {given} also needs {missing}", place(given))))
         };
         let file = |key: &str| self.0.get(key).map(|(file, _)| Path::new(file));
         let tls = match (file("tls.cert"), file("tls.key")) {
             (Some(certificate), Some(key)) => Tls::open(certificate, key)
-                .map_err(|why| ConfigError(format!("{}: TLS cannot be used: {why}", place("tls.cert"))))?,
+                .map_err(|why| ConfigError(format!("{}: cannot use TLS: {why}", place("tls.cert"))))?,
             (Some(_), None) => return without("tls.cert", "tls.key"),
             (None, Some(_)) => return without("tls.key", "tls.cert"),
             (None, None) if self.0.contains_key("tls.redirect_listen") => {
@@ -801,7 +802,7 @@ impl Values {
             if self.0.get(key).is_some_and(|(url, _)| url.starts_with("http://")) {
                 let place = place(key);
                 return Err(ConfigError(format!(
-                    "{place}: {key} must begin with https:// where tls.cert is given"
+                    "{place}: {key} must begin with https:// when tls.cert is set"
                 )));
             }
         }
@@ -835,7 +836,7 @@ impl Values {
         let from = self.get("smtp.from", "an e-mail address", Sender::parse)?;
         let without = |given: &str, missing: &str| {
             let place = self.0.get(given).map_or("", |(_, place)| place);
-            Err(ConfigError(format!("{place}: {given} needs {missing} as well")))
+            Err(ConfigError(format!("{place}: {given} also needs {missing}")))
         };
         match (relay, from) {
             (Some(relay), Some(from)) => Ok(Some(Smtp { relay, from })),

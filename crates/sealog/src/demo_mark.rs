@@ -30,7 +30,7 @@ pub(crate) fn refuse(data_dir: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{} is the directory of a demo: its events are made up, and one of its chains is tampered with. Start it with sealog demo --data-dir {0}, or choose another data_dir",
+        "{} is the directory of a demo: its events are invented, and one of its chains is tampered with. Start it with sealog demo --data-dir {0}, or choose another data_dir",
         data_dir.display()
     ))
 }
@@ -44,7 +44,7 @@ pub(crate) fn look(data_dir: &Path) -> Result<Found, String> {
             Some(UNFINISHED) => return Ok(Found::Unfinished),
             _ => {
                 return Err(format!(
-                    "{} is the directory of a demo of another version; remove it, or choose another one",
+                    "{} is the directory of a demo of another version; remove it, or choose another directory",
                     data_dir.display()
                 ));
             }
@@ -56,7 +56,7 @@ pub(crate) fn look(data_dir: &Path) -> Result<Found, String> {
         Ok(mut entries) => match entries.next() {
             None => Ok(Found::Nothing),
             Some(_) => Err(format!(
-                "{} is not the directory of a demo, and not empty; the demo makes one of its own: choose another --data-dir",
+                "{} is not the directory of a demo and not empty; give a new directory with --data-dir",
                 data_dir.display()
             )),
         },
@@ -79,7 +79,7 @@ pub(crate) fn begin(data_dir: &Path) -> Result<Making, String> {
         OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(data_dir.join(FILE));
     let mut mark = mark.map_err(failed)?;
     if mark.try_lock().is_err() {
-        return Err(format!("another process is making the demo in {}", data_dir.display()));
+        return Err(format!("another process is creating the demo in {}", data_dir.display()));
     }
     for entry in fs::read_dir(data_dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;

@@ -30,7 +30,7 @@ use sealog_store::world::World;
 const FILE: &str = "first-run.txt";
 /// What the line with the link begins with.
 const CLAIM: &str = "  dashboard  ";
-const ABOUT_CLAIM: &str = "The dashboard's link makes you its owner. It works once, within 24 hours.";
+const ABOUT_CLAIM: &str = "The dashboard link makes you the owner. It works once and expires after 24 hours.";
 /// Enough for a data directory with the longest path.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
@@ -83,7 +83,7 @@ pub(crate) async fn prepare(
         renew_claim(control, world, addresses).await?;
         let path = data_dir.join(FILE);
         if path.exists() {
-            tracing::info!(file = %path.display(), "the keys of the first run are still in this file; keep them elsewhere and remove it");
+            tracing::info!(file = %path.display(), "the first-run keys are still in this file; store them elsewhere and remove it");
         }
         return Ok(());
     }
@@ -99,7 +99,7 @@ pub(crate) async fn prepare(
         println!("{}", text.0);
         std::fs::remove_file(&path).map_err(cannot)
     } else {
-        tracing::info!(file = %path.display(), "created a tenant, a project, keys and an owner; keys and the link that claims the owner's account are in this file, which only its owner can read");
+        tracing::info!(file = %path.display(), "created a tenant, a project, keys and an owner; keys and the claim link are in this file, which only its owner can read");
         Ok(())
     }
 }
@@ -111,8 +111,7 @@ async fn renew_claim(
     world: &Arc<dyn World>,
     addresses: Addresses<'_>,
 ) -> Result<(), Failure> {
-    let cannot =
-        |error: io::Error| Failure::Other(format!("cannot write the link to claim the account: {error}"));
+    let cannot = |error: io::Error| Failure::Other(format!("cannot write the claim link: {error}"));
     let owner = control.person_by_email(OWNER.into()).await.map_err(Failure::Store)?;
     let Some((owner, None)) = owner else { return forget_claim(addresses.data_dir).map_err(cannot) };
     if control.has_claim(owner.id, world.now_ms()).await.map_err(Failure::Store)? {
@@ -123,13 +122,13 @@ async fn renew_claim(
     let Some(people::HostLink { url: link, .. }) = made else { return Ok(()) };
     if io::stdout().is_terminal() {
         println!(
-            "Nobody has claimed the owner's account yet. This link does, once, within 24 hours:\n\n  {}\n",
+            "The owner account is not claimed yet. This link claims it. It works once and expires after 24 hours:\n\n  {}\n",
             link.0
         );
         return Ok(());
     }
     let path = rewrite(addresses.data_dir, Some(&link)).map_err(cannot)?;
-    tracing::info!(file = %path.display(), "the link that claims the owner's account was over; a new one is in this file");
+    tracing::info!(file = %path.display(), "owner claim link expired; wrote a new one to this file");
     Ok(())
 }
 
@@ -231,7 +230,7 @@ fn write_for_owner(data_dir: &Path, text: &Secret) -> io::Result<PathBuf> {
         let aside = (1..).map(|number| data_dir.join(format!("first-run.{number}.txt")));
         let aside = aside.into_iter().find(|aside| !aside.exists()).expect("numbers do not end");
         std::fs::rename(&path, &aside)?;
-        tracing::warn!(file = %aside.display(), "the keys of an earlier first run do not open this store; they were put aside");
+        tracing::warn!(file = %aside.display(), "keys of an earlier first run do not open this store; moved them aside");
     }
     std::fs::rename(&unfinished, &path)?;
     File::open(data_dir)?.sync_all()?;

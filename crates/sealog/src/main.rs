@@ -70,16 +70,20 @@ fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(config::with_flags(
-            Command::new("serve").about("Runs the server").long_about(
-                "Runs the server.\n\nOn an empty data directory it first creates a tenant, a project, a live and a test key and an owner for the dashboard, and shows them once: \
-                 on a terminal they are printed, otherwise they are in the file first-run.txt in the data directory, which only its owner can read.\n\n\
-                 Every setting can be given as a flag, in the environment, or in the file sealog.toml in the working directory; flags win over the environment, and that over the file. \
-                 An unknown or bad setting is an error, never ignored.\n\nSIGTERM or SIGINT stops it: no more connections are accepted, requests under way are finished, everything is synced. \
-                 SIGHUP has the certificate looked at at once, unless the server runs on a terminal.\n\n\
-                 Exit codes: 0 stopped as asked, 1 it could not start, 2 the command line or a setting is wrong, 74 a write or sync of the store has failed; start it again then.",
-            ),
-        ))
+        .subcommand(config::with_flags(Command::new("serve").about("Run the server").long_about(
+            "Run the server.\n\n\
+                 On an empty data directory the server first creates a tenant, a project, a live key, a test \
+                 key and an owner for the dashboard. It shows them once: on the terminal, or without one in \
+                 the file first-run.txt in the data directory, which only its owner can read.\n\n\
+                 Settings come from flags, the environment, or the file sealog.toml in the working \
+                 directory. Flags override the environment, which overrides the file. An unknown or invalid \
+                 setting is an error.\n\n\
+                 SIGTERM or SIGINT stops the server: it accepts no new connections, finishes requests in \
+                 progress and syncs everything. SIGHUP reloads the certificate at once, unless the server \
+                 runs on a terminal.\n\n\
+                 Exit codes: 0 stopped as asked, 1 could not start, 2 the command line or a setting is \
+                 wrong, 74 a write or sync of the store failed; restart the server after that.",
+        )))
         .subcommand(demo::command())
         .subcommand(migrate::command())
         .subcommand(accept_loss::command())

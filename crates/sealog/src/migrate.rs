@@ -13,26 +13,30 @@ use crate::config::{self, Settings};
 
 pub(crate) fn command() -> Command {
     config::with_flags(
-        Command::new("migrate").about("Makes or updates the schema of the PostgreSQL store").long_about(
-            "Makes or updates the schema of the PostgreSQL store that SEALOG_STORE names.\n\nA server makes the tables of an empty database, if its role may, and changes none that are there: \
-             it ends, and names this command. Run it as the role that owns the schema, after a backup and before the new version starts. Several at once are fine: they wait for each other.\n\n\
-             The embedded store needs no such step: its server copies the control data aside, updates it and logs each step. --dry-run says for both stores what would be done.",
+        Command::new("migrate").about("Create or update the schema of the PostgreSQL store").long_about(
+            "Create or update the schema of the PostgreSQL store that SEALOG_STORE names.\n\n\
+             A server creates the tables of an empty database if its role may, but never changes existing \
+             tables: it exits with a message that names this command. Run the command as the role that owns \
+             the schema, after a backup and before you start the new version. Several at once are safe: they \
+             wait for each other.\n\n\
+             The embedded store needs no migration: its server copies the control data aside, updates it and \
+             logs each step. --dry-run works for both stores.",
         ),
     )
     .arg(
         Arg::new("citus")
             .long("citus")
             .action(ArgAction::SetTrue)
-            .help("Then distributes the tables of events over the nodes of a Citus cluster, by chain_id"),
+            .help("Distribute the event tables over the nodes of a Citus cluster, by chain_id"),
     )
     .arg(
         Arg::new("dry-run")
             .long("dry-run")
             .action(ArgAction::SetTrue)
             .conflicts_with("citus")
-            .help("Says what would be done, and changes nothing"),
+            .help("Print the steps without running them"),
     )
-    .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines"))
+    .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON object"))
     .after_help(EXIT_CODES)
 }
 
@@ -43,7 +47,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     }
     let Place::Postgres(url) = &settings.store else {
         return Err(Failure::usage(
-            "the embedded store has no schema to migrate; set the store to a postgres:// URL",
+            "the embedded store has no schema to migrate; set store to a postgres:// URL",
         ));
     };
     let steps = postgres::migrate(&url.0, matches.get_flag("citus")).map_err(cannot)?
@@ -51,7 +55,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     if matches.get_flag("json") {
         println!("{}", json!({ "steps": steps, "citus": matches.get_flag("citus") }));
     } else {
-        println!("the schema is up to date; {steps} steps were made");
+        println!("the schema is up to date; ran {steps} steps");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -93,21 +97,21 @@ fn dry_run(settings: &Settings, as_json: bool) -> Result<ExitCode, Failure> {
     }
     for (name, made, wanted) in &schemas {
         match wanted.cmp(made) {
-            Ordering::Less => println!(
-                "{name}: version {made}, which is newer than this program's {wanted}; use a newer program"
-            ),
+            Ordering::Less => {
+                println!("{name}: version {made} is newer than this program's {wanted}; use a newer program")
+            }
             Ordering::Equal => println!("{name}: version {made}; nothing to do"),
             Ordering::Greater if *made == 0 => {
-                println!("{name}: not there; it would be made with version {wanted}")
+                println!("{name}: missing; would be created with version {wanted}")
             }
             Ordering::Greater => {
-                println!("{name}: version {made}; steps {} to {wanted} would be made", made + 1)
+                println!("{name}: version {made}; would run steps {} to {wanted}", made + 1)
             }
         }
     }
     if settings.store == Place::Embedded && steps > 0 {
-        println!("the server does it at its next start, after a copy of the control data beside it");
+        println!("the server runs the steps at its next start, after it has copied the control data aside");
     }
-    println!("nothing was changed");
+    println!("dry run: no changes made");
     Ok(ExitCode::SUCCESS)
 }

@@ -13,52 +13,53 @@ use crate::admin::ops_user::{self, Added, Done, LISTED_MAX, Listed};
 use crate::config;
 
 pub(crate) fn command() -> Command {
-    let json = || {
-        Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines")
-    };
+    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON object");
     let email = || {
         Arg::new("email")
             .long("email")
             .value_name("ADDRESS")
             .required(true)
-            .help("The address with which the operator signs in, in any case")
+            .help("E-mail address of the operator; upper and lower case are equal")
     };
     Command::new("ops-user")
-        .about("Accounts of those who run the instance, for the operator's console")
+        .about("Manage operator accounts")
         .long_about(
-            "Accounts of those who run the instance, for the operator's console (/ops).\n\n\
-             An operator belongs to no organisation, and no account of an organisation works in the console. Accounts are made here, on the host, and never over the network. \
-             The server may run or be stopped: the command goes to the server that runs on the data directory, and opens the store itself where none does. Run it as the user of \
-             the server, or as root.",
+            "Manage operator accounts, for the operator console (/ops).\n\n\
+             An operator belongs to no organisation, and members of organisations cannot sign in to the \
+             console. You create operator accounts here, on the host; the network interface cannot. The \
+             server may run or be stopped: the command connects to the server of the data directory, or \
+             opens the store itself if none runs. Run it as the user of the server, or as root.",
         )
         .after_help(EXIT_CODES)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
             config::with_flags(
-                Command::new("add").about("Makes an account, and a link that sets its password").long_about(
-                    "Makes an account, and a link that sets its password.\n\n\
-                     The link works once, within 24 hours. Hand it over a channel that you trust: whoever opens it first has the account. It sets the password, and then asks for an \
-                     authenticator (TOTP): no page of the console opens without one. For an address whose authenticator was never set up, another link takes the place of the one \
-                     before. A lost password or authenticator: remove the account and add it again.\n\n\
-                     The link leads to the console of the running server; where none runs, to that of the command's own settings (ops.url, ops.listen, app_url). Where the console is \
-                     off, no link is made.\n\n\
-                     The command asks nothing. Standard output is the link alone; standard error says until when it works. It ends with 0 when the link was made, with 2 when the address is none or the console is off, and with 1 when \
-                     somebody has the address and is signed up.",
+                Command::new("add").about("Create an account and a link that sets its password").long_about(
+                    "Create an account and a link that sets its password.\n\n\
+                     The link works once and expires after 24 hours. Send it over a channel that you trust: \
+                     the first person to open it gets the account. It sets the password, then sets up an \
+                     authenticator (TOTP), which every page of the console requires. If the authenticator of \
+                     an address was never set up, the new link replaces the previous one. If an operator \
+                     loses the password or authenticator, remove the account and add it again.\n\n\
+                     The link uses the URL of the running server's console, or of the command's own settings \
+                     if none runs (ops.url, ops.listen, app_url). The command creates no link while the \
+                     console is off.\n\n\
+                     The command never prompts. It prints only the link to standard output, and its expiry \
+                     to standard error. It exits with 0 when the link is created, with 2 if the address is \
+                     invalid or the console is off, and with 1 if an enrolled operator has the address.",
                 ),
             )
             .arg(email())
             .arg(json()),
         )
-        .subcommand(
-            config::with_flags(Command::new("list").about("Lists the operators"))
-                .arg(json()),
-        )
+        .subcommand(config::with_flags(Command::new("list").about("List operators")).arg(json()))
         .subcommand(
             config::with_flags(
-                Command::new("remove").about("Removes an account, and ends its sessions").long_about(
-                    "Removes an account, and ends its sessions.\n\n\
-                     What the operator has done stays in the system chains under the account's id. It ends with 0 when the account was removed, and with 4 when there is none.",
+                Command::new("remove").about("Remove an account and end its sessions").long_about(
+                    "Remove an account and end its sessions.\n\n\
+                     The system chains keep the operator's actions under the account's id. The command exits \
+                     with 0 when the account is removed, and with 4 if it does not exist.",
                 ),
             )
             .arg(email())
@@ -85,7 +86,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     match done {
         Done::Added(Added { link, expires_at, .. }) => {
             // Before the link: a terminal shows them in this order, and a script takes standard output.
-            eprintln!("This link sets the password, once, until {expires_at}; an authenticator follows:");
+            eprintln!("This link sets the password and an authenticator. It works once, until {expires_at}:");
             println!("{}", link.0);
         }
         Done::Listed { operators } => {
@@ -103,10 +104,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
                 _ => rows.iter().map(|row| row.join("\t") + "\n").collect(),
             })?;
             if operators.len() == LISTED_MAX {
-                eprintln!("There may be more than these {LISTED_MAX}.");
+                eprintln!("Only the first {LISTED_MAX} are shown; there may be more.");
             }
         }
-        Done::Removed { .. } => eprintln!("The account is removed, and its sessions have ended."),
+        Done::Removed { .. } => eprintln!("Account removed and its sessions ended."),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -30,7 +30,7 @@ pub(crate) fn of(file: &BTreeMap<String, (String, String)>) -> Result<Vec<Plan>,
         };
         if !is_name(name) {
             return Err(format!(
-                "{place}: {key}: the name of a plan has 1 to {NAME_MAX} letters, digits, - or _, not {name:?}"
+                "{place}: {key}: the name of a plan must have 1 to {NAME_MAX} letters, digits, - or _, not {name:?}"
             ));
         }
         let table = tables.entry(name).or_insert_with(|| Table { place, members: BTreeMap::new() });
@@ -93,7 +93,7 @@ impl Table<'_> {
                     Ok(frameworks) => plan.frameworks = frameworks,
                     Err(unknown) => {
                         return Err(format!(
-                            "{}: plans.{}.frameworks: {unknown:?} is no framework; there are {}, and \"all\" for all of them",
+                            "{}: plans.{}.frameworks: {unknown:?} is not a framework; use {}, or \"all\"",
                             self.place,
                             plan.name,
                             known().join(", ")
@@ -102,7 +102,7 @@ impl Table<'_> {
                 },
                 _ => {
                     return Err(format!(
-                        "{}: plans.{}.{member} is not a setting of a plan, which has {MEMBERS}",
+                        "{}: plans.{}.{member} is not a setting of a plan; use {MEMBERS}",
                         self.place, plan.name
                     ));
                 }
@@ -180,12 +180,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_setting() {
         for (key, value, problem) in [
-            (
-                "entry.frameworks",
-                "soc2,hippa",
-                "plans.entry.frameworks: \"hippa\" is no framework; there are ",
-            ),
-            ("entry.frameworks", "all,soc2", "plans.entry.frameworks: \"all\" is no framework"),
+            ("entry.frameworks", "soc2,hippa", "plans.entry.frameworks: \"hippa\" is not a framework; use "),
+            ("entry.frameworks", "all,soc2", "plans.entry.frameworks: \"all\" is not a framework"),
             ("entry.requests_per_s", "0", "plans.entry.requests_per_s must be a whole number from 1"),
             ("entry.requests_per_s", "-1", "plans.entry.requests_per_s must be"),
             ("entry.requests_per_s", "4294967296", "plans.entry.requests_per_s must be"),
@@ -199,7 +195,7 @@ mod tests {
             ("entry.rate", "1", "plans.entry.rate is not a setting of a plan"),
             ("entry.frameworks.soc2", "true", "plans.entry.frameworks.soc2 is not a setting of a plan"),
             ("gold", "1", "plans.gold must be a table"),
-            ("go ld.frameworks", "all", "the name of a plan has 1 to 64"),
+            ("go ld.frameworks", "all", "the name of a plan must have 1 to 64"),
         ] {
             let error = plans(&[(key, value)]).unwrap_err();
             assert!(error.starts_with("sealog.toml: plans.") && error.contains(problem), "{key}: {error}");

@@ -11,28 +11,32 @@ use crate::admin::reset::{self, Made, Opens};
 use crate::config;
 
 pub(crate) fn command() -> Command {
-    config::with_flags(
-        Command::new("reset").about("Makes a link with which somebody sets a new password").long_about(
-            "Makes a link with which somebody sets a new password.\n\n\
-             The link works once, within an hour. Hand it to the person over a channel that you trust: whoever opens it first has the account. A link that was made or mailed earlier for the \
-             same person works no more. The password stays as it is until the link is used; then the new one counts, and all sessions of the person end. An authenticator stays as it is.\n\n\
-             While nobody has claimed the account of the first owner (owner@localhost), the link claims it, within 24 hours.\n\n\
-             The system chain of every organisation that the person is a member of tells of it: sealog.reset_link_made, by the actor host.\n\n\
-             The server may run or be stopped: the command goes to the server that runs on the data directory, and opens the store itself where none does. The link leads to the app_url \
-             of that server; where none runs, to that of the command's own settings. Run it as the user of the server, or as root.\n\n\
-             The command asks nothing. Standard output is the link alone; standard error says until when it works. It ends with 0 when the link was made, with 4 when \
-             nobody has the address, and with 1 when the store cannot be opened, read or written.",
-        ),
-    )
+    config::with_flags(Command::new("reset").about("Create a link that sets a new password").long_about(
+        "Create a link that sets a new password.\n\n\
+             The link works once and expires after an hour. Send it over a channel that you trust: the first \
+             person to open it gets the account. It replaces earlier links for the same person. The old \
+             password works until the link is used; then all sessions of the person end. The authenticator \
+             does not change.\n\n\
+             If the account of the first owner (owner@localhost) is not claimed yet, the link claims it and \
+             expires after 24 hours.\n\n\
+             The system chain of each of the person's organisations records it: sealog.reset_link_made, by \
+             the actor host.\n\n\
+             The server may run or be stopped: the command connects to the server of the data directory, or \
+             opens the store itself if none runs. The link uses the app_url of that server, or of the \
+             command's own settings if none runs. Run it as the user of the server, or as root.\n\n\
+             The command never prompts. It prints only the link to standard output, and its expiry to \
+             standard error. It exits with 0 when the link is created, with 4 if no account has the address, \
+             and with 1 if the store cannot be opened, read or written.",
+    ))
     .after_help(EXIT_CODES)
     .arg(
         Arg::new("email")
             .long("email")
             .value_name("ADDRESS")
             .required(true)
-            .help("The address with which the person signs in, in any case"),
+            .help("E-mail address of the account; upper and lower case are equal"),
     )
-    .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines"))
+    .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON object"))
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -49,9 +53,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let Made { link, opens, expires_at } = made;
     // Before the link: a terminal shows them in this order, and a script takes standard output.
     match opens {
-        Opens::NewPassword => eprintln!("This link sets a new password, once, until {expires_at}:"),
+        Opens::NewPassword => eprintln!("This link sets a new password. It works once, until {expires_at}:"),
         Opens::Claim => eprintln!(
-            "Nobody has claimed this account yet. This link does, once, until {expires_at}; one that is in first-run.txt works no more:"
+            "This account is not claimed yet. This link claims it. It works once, until {expires_at}, and replaces the link in first-run.txt:"
         ),
     }
     println!("{}", link.0);

@@ -51,7 +51,7 @@ fn read(path: impl AsRef<Path>, place: &str) -> Result<String, String> {
     let secret =
         text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
     if secret.is_empty() || secret.contains('\n') || secret.len() as u64 > BYTES_MAX {
-        return Err(wrong(&"it must have the secret in one line and nothing else"));
+        return Err(wrong(&"it must contain the secret in one line and nothing else"));
     }
     Ok(secret.to_owned())
 }

@@ -108,7 +108,7 @@ pub(crate) fn serve(
     if let Some(tls) = &settings.server.tls {
         tls.say(world.now_ms() / 1000);
     } else if !address.ip().to_canonical().is_loopback() && settings.server.trusted_proxies.is_empty() {
-        tracing::warn!(%address, "plain HTTP can be reached from other machines: keys and passwords can be read on the way; give tls.cert and tls.key, or put a proxy with TLS in front and name it in trusted_proxies");
+        tracing::warn!(%address, "other machines can reach plain HTTP, which exposes keys and passwords; set tls.cert and tls.key, or use a TLS proxy and add it to trusted_proxies");
     }
     tracing::info!(%address, data_dir = %settings.data_dir.display(), "listening");
     let data_dir = settings.data_dir.clone();
@@ -132,20 +132,20 @@ pub(crate) fn serve(
     let host = Host { opened: store.clone(), world, app_url, console_url, wake };
     let admin = AdminSocket::new(data_dir, host);
     if let Some((_, address)) = &console {
-        tracing::info!(%address, "the operator's console has an address of its own");
+        tracing::info!(%address, "operator console has its own address");
     }
     let console = console.map(|(listener, _)| listener);
     let metrics = metrics.map(|(listener, address)| {
-        tracing::info!(%address, "/metrics is open without a token to whoever can reach this address");
+        tracing::info!(%address, "/metrics needs no token on this address; restrict access to it");
         listener
     });
     let plain = plain.map(|(listener, address)| {
-        tracing::info!(%address, "plain HTTP is led to TLS");
+        tracing::info!(%address, "redirecting plain HTTP to TLS");
         listener
     });
     if metrics.is_none() {
         tracing::info!(
-            "/metrics is open without a token to requests from this machine that no proxy has passed on; metrics_listen gives it a listener of its own"
+            "/metrics needs no token for direct requests from this machine; set metrics_listen to give it its own address"
         );
     }
     supervisor.ready(&format!("listening on {address}"));
@@ -166,7 +166,7 @@ pub(crate) fn serve(
             tracing::error!(
                 cause,
                 code = EXIT_STORE_FAILED,
-                "stopped after a failed write or sync: acknowledged events are on disk, what was answered with an error may be there or not, and the next start finds out"
+                "stopped after a failed write or sync; acknowledged events are on disk, and the next start decides about events that got an error"
             );
             ExitCode::from(EXIT_STORE_FAILED)
         }
@@ -196,7 +196,7 @@ async fn open_store(settings: &Settings, world: &Arc<dyn World>) -> Result<Optio
         thread.spawn(move || opened.send(open())).map_err(|error| error.to_string())?;
         let outcome = tokio::select! {
             () = stop.asked() => return Ok(None),
-            outcome = outcome => outcome.map_err(|_| "opening the store has panicked".to_owned())?,
+            outcome = outcome => outcome.map_err(|_| "panic while opening the store".to_owned())?,
         };
         match outcome {
             Ok(store) => return Ok(Some((store, stop))),
@@ -223,7 +223,7 @@ impl Retry {
     /// False if the server was asked to stop.
     async fn wait(&mut self, problem: &dyn std::fmt::Display, stop: &mut Stop) -> bool {
         let retry_in_ms = u64::try_from(self.after.as_millis()).unwrap_or(u64::MAX);
-        tracing::warn!(%problem, retry_in_ms, "the database is not available; trying again");
+        tracing::warn!(%problem, retry_in_ms, "database unavailable; retrying");
         let after = self.after;
         self.after = (after * 2).min(RETRY_MAX);
         tokio::select! {
@@ -287,7 +287,7 @@ fn dashboard(app: &App, data_dir: PathBuf) -> Arc<Dashboard> {
         // An event loop waits for no disk. What does not come to pass here, the next start does.
         std::thread::spawn(move || {
             if let Err(error) = first_run::forget_claim(&data_dir) {
-                tracing::warn!(%error, "the link that claimed the owner's account could not be taken out of first-run.txt; it is worth nothing any more");
+                tracing::warn!(%error, "cannot remove the used claim link from first-run.txt; the link no longer works");
             }
         });
     };
@@ -299,7 +299,7 @@ fn dashboard(app: &App, data_dir: PathBuf) -> Arc<Dashboard> {
 async fn watch_store(store: Opened, exit: bool, data_dir: PathBuf) {
     if let Some(cause) = store.failure() {
         // It was started again, and that did not help. Whoever wants to read can.
-        tracing::error!(cause, "the store accepts no events; reads go on");
+        tracing::error!(cause, "the store rejects events; reads continue");
         return std::future::pending().await;
     }
     let cause = loop {
@@ -310,18 +310,11 @@ async fn watch_store(store: Opened, exit: bool, data_dir: PathBuf) {
     };
     // A new start would begin an empty store where the data directory is gone, and look healthy.
     if !exit || !data_dir.join("FORMAT").exists() {
-        tracing::error!(
-            cause,
-            "the store has failed and accepts no events; reads go on; start the server again"
-        );
+        tracing::error!(cause, "the store failed and rejects events; reads continue; restart the server");
         return std::future::pending().await;
     }
     let stops_in_ms = u64::try_from(FAILURE_GRACE.as_millis()).unwrap_or(u64::MAX);
-    tracing::error!(
-        cause,
-        stops_in_ms,
-        "the store has failed and accepts no events; stopping, to be started again"
-    );
+    tracing::error!(cause, stops_in_ms, "the store failed and rejects events; stopping for a restart");
     tokio::time::sleep(FAILURE_GRACE).await;
 }
 
@@ -351,7 +344,7 @@ fn progress(store: &dyn Store, pulses: &Pulses, seen: &mut Vec<u64>) -> Result<(
     }
     match pulses.still(seen)[..] {
         [] => Ok(()),
-        ref stuck => Err(format!("event loops do not turn: {stuck:?}")),
+        ref stuck => Err(format!("event loops are stuck: {stuck:?}")),
     }
 }
 
@@ -422,7 +415,7 @@ fn serve_on_all_cores(
         );
     });
     for thread in threads {
-        thread.join().map_err(|_| "an event loop has panicked".to_owned())??;
+        thread.join().map_err(|_| "panic in an event loop".to_owned())??;
     }
     Ok(())
 }
@@ -440,7 +433,7 @@ async fn reload_when_told(tls: Option<&Tls>) {
         }
         match tls {
             Some(tls) => tls.look_now(),
-            None => tracing::info!("nothing to read again: the server has no certificate"),
+            None => tracing::info!("ignored SIGHUP: the server has no certificate"),
         }
     }
 }
@@ -451,7 +444,7 @@ async fn go_on_without(what: &str, run: impl Future<Output = ()>) {
         tracing::error!(
             what,
             panic,
-            "a part of the server has panicked; everything else goes on, and it comes back with the next start"
+            "panic in a part of the server; all other parts keep running, restart the server to get it back"
         );
     }
 }
@@ -501,7 +494,7 @@ fn raise_file_limit() -> Option<u64> {
     match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(error) => {
-            tracing::warn!(%error, limit = limit.current, "cannot raise the limit of open files");
+            tracing::warn!(%error, limit = limit.current, "cannot raise the open file limit");
             limit.current
         }
     }
@@ -515,7 +508,7 @@ fn raise_file_size_limit() {
     if let Some(bytes) = limit.maximum {
         tracing::warn!(
             bytes,
-            "the size of files is limited: a write beyond it fails, and events are refused then; remove the limit (ulimit -f, LimitFSIZE)"
+            "the file size is limited; events are rejected when a write exceeds it. Remove the limit (ulimit -f, LimitFSIZE)"
         );
     }
 }
@@ -528,7 +521,7 @@ fn connections_max(wanted: usize, files: Option<u64>) -> usize {
         tracing::warn!(
             wanted,
             connections = half,
-            "the limit of open files leaves room for fewer connections; raise it (ulimit -n, LimitNOFILE)"
+            "the open file limit allows fewer connections; raise it (ulimit -n, LimitNOFILE)"
         );
     }
     wanted.min(half).max(1)

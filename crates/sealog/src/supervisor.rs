@@ -26,7 +26,7 @@ impl Supervisor {
         let socket = variable("NOTIFY_SOCKET").and_then(|path| match connect(&path) {
             Ok(socket) => Some(socket),
             Err(error) => {
-                tracing::warn!(path, %error, "cannot tell the supervisor anything: NOTIFY_SOCKET leads nowhere");
+                tracing::warn!(path, %error, "sd_notify failed: cannot connect to NOTIFY_SOCKET");
                 None
             }
         });
@@ -45,7 +45,7 @@ impl Supervisor {
     }
 
     pub(crate) fn stopping(&self) {
-        self.tell("STOPPING=1\nSTATUS=finishing requests under way");
+        self.tell("STOPPING=1\nSTATUS=finishing requests in progress");
     }
 
     /// Feeds the watchdog twice in its interval, while it is so. Never returns.
@@ -62,7 +62,7 @@ impl Supervisor {
                     if std::mem::take(&mut was_fed) {
                         tracing::error!(
                             why,
-                            "the watchdog is not fed: unless this passes, the supervisor starts the server again"
+                            "skipped a watchdog ping; the supervisor restarts the server if this lasts"
                         );
                     }
                 }
@@ -74,7 +74,7 @@ impl Supervisor {
     fn tell(&self, message: &str) {
         let Some(socket) = &self.socket else { return };
         if let Err(error) = socket.send(message.as_bytes()) {
-            tracing::warn!(%error, "cannot tell the supervisor anything");
+            tracing::warn!(%error, "sd_notify failed");
         }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn receiver() -> Result<Option<String>, String> {
 pub(crate) fn begin(config: &mut Config) -> Result<impl Future<Output = ()> + Send + 'static, String> {
     let mut sending = None;
     if let Some(settings) = settings()? {
-        tracing::info!(endpoint = settings.endpoint, "traces of requests are sent by OTLP");
+        tracing::info!(endpoint = settings.endpoint, "sending request traces over OTLP");
         let (traces, exporter) = otlp::open(settings)?;
         (config.traces, sending) = (Some(traces), Some(exporter));
     }

@@ -29,7 +29,7 @@ pub(super) fn check_accounts(
     Err(Trouble::new(
         Kind::Usage,
         format!(
-            "both stores have the same events, and their accounts differ in a way that does not show which are newer. If those of --from are, add --{REPLACE_ACCOUNTS}"
+            "both stores have the same events but different accounts, and neither is newer. To use the accounts of --from, add --{REPLACE_ACCOUNTS}"
         ),
     ))
 }
@@ -123,5 +123,5 @@ fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String>
             snapshot.notices.iter().filter(|notice| notice.sent_at_ms.or(notice.given_up_at_ms).is_some());
         sent.map(|notice| notice.key.clone()).collect::<Vec<_>>()
     };
-    missing(&sent(these), &sent(others), Clone::clone).map(|key| format!("a mail that was sent ({key})"))
+    missing(&sent(these), &sent(others), Clone::clone).map(|key| format!("a sent mail ({key})"))
 }

@@ -44,7 +44,7 @@ pub(super) async fn check_events(from: &dyn Store, to: &dyn Store) -> Result<boo
         }
         if begun.chain_seq > head.chain_seq {
             return Err(Trouble::wrong_way(&format!(
-                "chain {chain} has {} events in the target and only {} in the source",
+                "chain {chain} has {} events in the target but only {} in the source",
                 begun.chain_seq, head.chain_seq
             )));
         }
@@ -55,7 +55,7 @@ pub(super) async fn check_events(from: &dyn Store, to: &dyn Store) -> Result<boo
         let same = event_at(from, *chain, begun.chain_seq).await;
         if same.map_err(of_chain(*chain))?.head() != *begun {
             return Err(Trouble::wrong_way(&format!(
-                "chain {chain}: the target has another event {} than the source",
+                "chain {chain}: event {} of the target differs from the source",
                 begun.chain_seq
             )));
         }
@@ -84,7 +84,7 @@ pub(super) fn is_whole(there: &ChainHead) -> Result<(), Trouble> {
     }
     if recorded != durable {
         return Err(Trouble::broken(format!(
-            "the source has another event {} than the one on record; accept the loss first (sealog accept-loss)",
+            "event {} of the source differs from the recorded one; accept the loss first (sealog accept-loss)",
             recorded.chain_seq
         )));
     }
@@ -129,7 +129,7 @@ pub(super) async fn ends_with(to: &dyn Store, chain: ChainId, head: Head) -> Res
         return Ok(());
     }
     let (ends, should) = (there.chain_seq, head.chain_seq);
-    Err(Trouble::broken(format!("it ends at {ends} in the target and at {should} in the source")))
+    Err(Trouble::broken(format!("it ends at {ends} in the target but at {should} in the source")))
 }
 
 /// The last event that was dropped of a chain, if the target would need it to go on.
@@ -145,7 +145,7 @@ pub(super) async fn dropped_before(
 /// What is said of a chain that is not copied: its first event cannot be proven to a store that has never had
 /// those before it.
 pub(super) fn left_out_because(chain: ChainId, dropped: u64) -> String {
-    format!("chain {chain}: not copied, since its test events up to {dropped} were dropped for their age")
+    format!("chain {chain}: not copied, because its test events up to {dropped} were deleted for their age")
 }
 
 /// Every key of the source that still counts must be in the target, with the same answer. Those of events
@@ -235,7 +235,7 @@ pub(super) async fn copy_chain(
     finish(&mut written).await?;
     if let Some(event) = events.front() {
         let first = event.sealed.chain_seq;
-        return Err(Trouble::broken(format!("the request of event {first} ends behind the chain")));
+        return Err(Trouble::broken(format!("the request of event {first} ends after the end of the chain")));
     }
     Ok(head.chain_seq - begun.chain_seq)
 }

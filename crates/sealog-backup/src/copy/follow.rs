@@ -197,7 +197,7 @@ fn not_behind(known: &BTreeMap<ChainId, Head>, heads: &BTreeMap<ChainId, Head>) 
             return Err(Trouble::new(
                 Kind::Usage,
                 format!(
-                    "chain {chain} ends at {} in the database, and at {} in this copy{}. The copy is as it was, and may have what the database has lost: keep it, and begin a new directory",
+                    "chain {chain} ends at {} in the database, but at {} in this copy{}. The copy is unchanged and may have the events that the database lost: keep it, and use a new directory",
                     found.chain_seq,
                     had.chain_seq,
                     if is_other { ", with another hash" } else { "" }

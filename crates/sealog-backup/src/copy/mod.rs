@@ -26,25 +26,28 @@ pub fn command() -> Command {
         Arg::new(name).long(name).value_name("STORE").required(true).help(help)
     };
     Command::new("copy")
-        .about("Copies everything from one store into another")
+        .about("Copy everything from one store into another")
         .long_about(
-            "Copies everything from one store into another. A store is a data directory, or the postgres:// URL of a database.\n\n\
-             Events are copied as they were sealed, and each is verified against the one before it before it is written; at the end the heads of all chains are equal, \
-             so every hash is. Idempotency keys that still count go with their events, so a request that is sent again after the copy is answered as before. \
-             Accounts, keys, sessions and waiting mails are copied too.\n\n\
-             The target must be empty, or what an earlier copy of the same store has left: then it goes on from there. That is checked before anything is written: every chain of the target \
-             is the beginning of the source's, and nothing in its accounts is newer. Stop the servers of both stores first, \
-             or copy once while they run and once more, which is quick, when they are stopped.",
+            "Copy everything from one store into another. A store is a data directory, or the postgres:// \
+             URL of a database.\n\n\
+             The command copies events as they were sealed and verifies each against the previous one before \
+             it writes it. At the end the heads of all chains match, so every hash does. Valid idempotency \
+             keys are copied with their events, so a retry after the copy gets the same response as before. \
+             Accounts, keys, sessions and queued mail are copied too.\n\n\
+             The target must be empty or hold an earlier copy of the same store; the command then resumes. \
+             It checks this before it writes: every chain of the target is a prefix of the source's, and no \
+             account in the target is newer. Stop the servers of both stores first; or copy once while they \
+             run, stop them, and copy again, which is quick.",
         )
-        .arg(store("from", "The store to read"))
-        .arg(store("to", "The store to write"))
+        .arg(store("from", "Read from this store"))
+        .arg(store("to", "Write to this store"))
         .arg(
             Arg::new(REPLACE_ACCOUNTS)
                 .long(REPLACE_ACCOUNTS)
                 .action(ArgAction::SetTrue)
-                .help("Takes the source's accounts where both stores have accounts that differ and nothing shows which are newer"),
+                .help("Use the source's accounts if the accounts of both stores differ and neither is newer"),
         )
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object for machines"))
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON object"))
         .after_help(EXIT_CODES)
 }
 
@@ -101,8 +104,9 @@ async fn copy(from: &Opened, to: &Opened, replace_accounts: bool) -> Result<Copi
         check_accounts(&source, &target, goes_on || replace_accounts)?;
         Ok::<_, Trouble>((source != target).then_some(source))
     };
-    let unwritten =
-        |trouble: Trouble| Trouble::new(trouble.kind, format!("{}. Nothing was written", trouble.message));
+    let unwritten = |trouble: Trouble| {
+        Trouble::new(trouble.kind, format!("{}. The target is unchanged", trouble.message))
+    };
     let accounts = checked.await.map_err(unwritten)?;
     if let Some(accounts) = accounts {
         target.replace(accounts.clone()).await.map_err(Trouble::target)?;

@@ -46,7 +46,7 @@ impl Trouble {
         Trouble::new(
             Kind::Usage,
             format!(
-                "{problem}. The target must be empty or hold an earlier copy of the source; are --from and --to the wrong way round?"
+                "{problem}. The target must be empty or hold an earlier copy of the source; check that --from and --to are not swapped"
             ),
         )
     }

@@ -16,18 +16,18 @@ pub(super) fn command() -> Command {
     };
     group(
         "action",
-        "Custom actions of a tenant; `sealog actions` shows all that may be logged",
+        "Manage the custom actions of a tenant; `sealog actions` shows all actions",
         [
-            Command::new("list").about("Lists the custom actions of a tenant").arg(of_tenant()),
+            Command::new("list").about("List the custom actions of a tenant").arg(of_tenant()),
             Command::new("create")
-                .about("Registers an action, for all projects of the tenant")
+                .about("Register an action for all projects of the tenant")
                 .arg(of_tenant())
-                .arg(positional("action", "ACTION", "Its name, such as invoice.paid"))
-                .arg(flag("description", "TEXT", "What it means"))
-                .arg(flag("category", "NAME", "Its category"))
-                .arg(flag("severity", "SEVERITY", "info, warning or critical"))
-                .arg(names("required_fields", "A member that metadata must have; may be repeated"))
-                .arg(names("optional_fields", "A member that metadata may have; may be repeated")),
+                .arg(positional("action", "ACTION", "Name of the action, such as invoice.paid"))
+                .arg(flag("description", "TEXT", "Description"))
+                .arg(flag("category", "NAME", "Category"))
+                .arg(flag("severity", "SEVERITY", "Severity: info, warning or critical"))
+                .arg(names("required_fields", "Required field of metadata; repeatable"))
+                .arg(names("optional_fields", "Optional field of metadata; repeatable")),
         ],
     )
 }

@@ -13,20 +13,20 @@ use super::session::{Column, Session, group, id, of_project, positional};
 const COLUMNS: [Column; 3] = [("framework", 20), ("label", 40), ("actions", 8)];
 
 pub(super) fn command() -> Command {
-    let framework = || positional("framework", "FRAMEWORK", "Its id, such as gdpr");
+    let framework = || positional("framework", "FRAMEWORK", "Id of the framework, such as gdpr");
     group(
         "framework",
-        "Frameworks, and which of them a project has enabled",
+        "List, enable and disable frameworks",
         [
             Command::new("list")
-                .about("Lists all frameworks, or those of a project")
+                .about("List all frameworks, or those of a project")
                 .arg(of_project().required(false)),
             Command::new("enable")
-                .about("Enables a framework for a project")
+                .about("Enable a framework for a project")
                 .arg(of_project())
                 .arg(framework()),
             Command::new("disable")
-                .about("Disables a framework for a project: its own actions are refused from then on")
+                .about("Disable a framework for a project; events with its own actions are then rejected")
                 .arg(of_project())
                 .arg(framework()),
         ],
@@ -41,7 +41,10 @@ pub(super) async fn run(session: &Session, verb: &str, matches: &ArgMatches) -> 
     let name = (verb != "list").then(|| matches.get_one::<String>("framework").expect("clap asks for it"));
     if let Some(name) = name.filter(|name| !known.contains_key(*name)) {
         let all: Vec<&str> = known.keys().map(String::as_str).collect();
-        return Err(Failure::usage(format!("there is no framework {name:?}: there are {}", all.join(", "))));
+        return Err(Failure::usage(format!(
+            "there is no framework {name:?}; choose from {}",
+            all.join(", ")
+        )));
     }
     let path = format!("/operator/v1/projects/{}", id(matches, "project")?);
     let project = session.get(&path).await?;

@@ -20,18 +20,20 @@ const COLUMNS: [Column; 7] = [
 pub(super) fn command() -> Command {
     group(
         "key",
-        "API keys of a project",
+        "Manage the API keys of a project",
         [
-            Command::new("list").about("Lists the keys of a project").arg(of_project()),
+            Command::new("list").about("List the keys of a project").arg(of_project()),
             Command::new("create")
-                .about("Makes a key, and shows it this once")
+                .about("Create a key and show it once")
                 .arg(of_project())
-                .arg(positional("name", "NAME", "What it is for"))
-                .arg(flag("mode", "MODE", "live or test").required(true).value_parser(["live", "test"]))
-                .arg(flag("expires_at", "TIME", "When it ends, in ISO 8601")),
-            Command::new("revoke")
-                .about("Revokes a key: no request with it is taken from then on")
-                .arg(positional("key_id", "KEY_ID", "The id of the key, not the key itself")),
+                .arg(positional("name", "NAME", "Name of the key"))
+                .arg(flag("mode", "MODE", "Mode: live or test").required(true).value_parser(["live", "test"]))
+                .arg(flag("expires_at", "TIME", "Expiry time in ISO 8601")),
+            Command::new("revoke").about("Revoke a key immediately").arg(positional(
+                "key_id",
+                "KEY_ID",
+                "Id of the key, not the key itself",
+            )),
         ],
     )
 }

@@ -21,11 +21,13 @@ use session::Session;
 pub(super) fn command() -> Command {
     connect::with_flags(
         Command::new("admin")
-            .about("Manages tenants, projects, keys, users, actions and frameworks of a service")
+            .about("Manage tenants, projects, keys, users, actions and frameworks of a service")
             .long_about(
-                "Manages tenants, projects, keys, users, actions and frameworks of a service, through the operator's interface.\n\n\
-                 It needs the operator token that the service was configured with (its setting operator_token): from SEALOG_OPERATOR_TOKEN, from a profile (`sealog login --operator`), or asked for.\n\n\
-                 Every change is sealed into the system chain of its tenant.",
+                "Manage tenants, projects, keys, users, actions and frameworks of a service, through the \
+                 operator API.\n\n\
+                 The command needs the operator token of the service (its setting operator_token): from \
+                 SEALOG_OPERATOR_TOKEN, from a profile (`sealog login --operator`), or from a prompt.\n\n\
+                 The system chain of the tenant records every change.",
             )
             .subcommand_required(true)
             .arg_required_else_help(true)
@@ -59,9 +61,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     });
     done.map_err(|mut failure| {
         if failure.exit == Exit::NotFound {
-            failure
-                .message
-                .push_str("\n  is the id right, and does the service have an operator token (its setting operator_token)?");
+            failure.message.push_str(
+                "\n  check the id, and that the service has an operator token (its setting operator_token)",
+            );
         }
         failure
     })?;

@@ -12,29 +12,28 @@ const COLUMNS: [Column; 5] =
 pub(super) fn command() -> Command {
     let project_id = || positional("project_id", "PROJECT_ID", "The project");
     let frameworks = || {
-        flag("framework", "ID", "A framework that is enabled, such as soc2; may be repeated")
-            .action(ArgAction::Append)
+        flag("framework", "ID", "Enable this framework, such as soc2; repeatable").action(ArgAction::Append)
     };
     group(
         "project",
-        "Projects of a tenant",
+        "Manage the projects of a tenant",
         [
-            Command::new("list").about("Lists the projects of a tenant").arg(of_tenant()),
-            Command::new("show").about("Shows one project").arg(project_id()),
+            Command::new("list").about("List the projects of a tenant").arg(of_tenant()),
+            Command::new("show").about("Show one project").arg(project_id()),
             Command::new("create")
-                .about("Makes a project")
+                .about("Create a project")
                 .arg(of_tenant())
-                .arg(positional("name", "NAME", "Its name"))
+                .arg(positional("name", "NAME", "Name of the project"))
                 .arg(frameworks()),
             Command::new("change")
-                .about("Changes a project; `sealog admin framework` enables and disables single frameworks")
+                .about("Change a project; `sealog admin framework` enables and disables single frameworks")
                 .arg(project_id())
-                .arg(flag("name", "NAME", "Its new name"))
+                .arg(flag("name", "NAME", "New name"))
                 .arg(frameworks())
                 .arg(flag(
                     "rate_limit_rps",
                     "N",
-                    "Requests a second of its live keys; plan for what the plan says",
+                    "Requests per second of its live keys, or plan for the plan's rate",
                 )),
         ],
     )

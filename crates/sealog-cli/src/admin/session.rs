@@ -30,7 +30,7 @@ impl Session {
             let mut page: Value = self.client.get(path, &query).await?.json()?;
             match page.get_mut(name).map(Value::take) {
                 Some(Value::Array(items)) => all.extend(items),
-                _ => return Err(Failure::new(Exit::Failure, format!("the service has sent no {name}"))),
+                _ => return Err(Failure::new(Exit::Failure, format!("the response has no {name}"))),
             }
             match page["next_cursor"].as_str() {
                 Some(next) => cursor = Some(next.to_owned()),
@@ -83,7 +83,7 @@ impl Session {
 
     pub(super) async fn change(&self, path: &str, body: Map<String, Value>) -> Result<(), Failure> {
         if body.is_empty() {
-            return Err(Failure::usage("nothing to change was given: --help lists what can be"));
+            return Err(Failure::usage("give at least one change; --help lists the flags"));
         }
         let changed = self.send(Method::PATCH, path, body).await?;
         self.put(&changed)
@@ -115,7 +115,7 @@ pub(super) fn id<'m>(matches: &'m ArgMatches, name: &str) -> Result<&'m str, Fai
     let text = matches.get_one::<String>(name).expect("clap asks for it").as_str();
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Err(Failure::usage(format!(
-            "{:?} is no id of Sealog's: those look like 7d444840-9dc0-41d1-b245-5ffdce74fad2, and lists show them",
+            "{:?} is not an id; ids look like 7d444840-9dc0-41d1-b245-5ffdce74fad2, and the list commands show them",
             output::plain(text)
         )));
     }
@@ -141,11 +141,12 @@ pub(super) fn positional(name: &'static str, value: &'static str, help: &'static
 }
 
 pub(super) fn of_tenant() -> Arg {
-    flag("tenant", "TENANT_ID", "The tenant; `sealog admin tenant list` has the ids").required(true)
+    flag("tenant", "TENANT_ID", "Id of the tenant; `sealog admin tenant list` shows the ids").required(true)
 }
 
 pub(super) fn of_project() -> Arg {
-    flag("project", "PROJECT_ID", "The project; `sealog admin project list` has the ids").required(true)
+    flag("project", "PROJECT_ID", "Id of the project; `sealog admin project list` shows the ids")
+        .required(true)
 }
 
 pub(super) fn group(
@@ -164,7 +165,7 @@ pub(super) fn rate(matches: &ArgMatches) -> Result<Option<Value>, Failure> {
         Some(text) => match text.parse::<u32>() {
             Ok(rate) => Ok(Some(Value::from(rate))),
             Err(_) => {
-                Err(Failure::usage("--rate-limit-rps takes a whole number, or plan for the plan's own"))
+                Err(Failure::usage("--rate-limit-rps must be a whole number, or plan for the plan's rate"))
             }
         },
     }

@@ -19,14 +19,14 @@ const TEXTS: [&str; 4] = ["name", "plan", "contact_email", "trial_ends_at"];
 pub(super) fn command() -> Command {
     let with_fields = |command: Command| {
         command
-            .arg(flag("plan", "PLAN", "Its plan, such as entry, middle or top"))
-            .arg(flag("contact_email", "ADDRESS", "Whom notices go to"))
-            .arg(flag("trial_ends_at", "TIME", "When its trial ends, in ISO 8601"))
+            .arg(flag("plan", "PLAN", "Plan, such as entry, middle or top"))
+            .arg(flag("contact_email", "ADDRESS", "E-mail address for notices"))
+            .arg(flag("trial_ends_at", "TIME", "End of the trial in ISO 8601"))
             .arg(
                 flag(
                     "billing_active",
                     "BOOL",
-                    "Whether it pays: without that an ended trial takes no events",
+                    "Billing is active; without it, events are rejected after the trial",
                 )
                 .value_parser(["true", "false"]),
             )
@@ -36,20 +36,23 @@ pub(super) fn command() -> Command {
         "tenant",
         "Organisations",
         [
-            Command::new("list").about("Lists all tenants"),
-            Command::new("show").about("Shows one tenant").arg(tenant_id()),
-            with_fields(
-                Command::new("create").about("Makes a tenant").arg(positional("name", "NAME", "Its name")),
-            ),
-            with_fields(Command::new("change").about("Changes a tenant").arg(tenant_id()).arg(flag(
+            Command::new("list").about("List all tenants"),
+            Command::new("show").about("Show one tenant").arg(tenant_id()),
+            with_fields(Command::new("create").about("Create a tenant").arg(positional(
                 "name",
                 "NAME",
-                "Its new name",
-            )))
+                "Name of the tenant",
+            ))),
+            with_fields(
+                Command::new("change")
+                    .about("Change a tenant")
+                    .arg(tenant_id())
+                    .arg(flag("name", "NAME", "New name")),
+            )
             .arg(flag(
                 "rate_limit_rps",
                 "N",
-                "Requests a second of all its live keys together; plan for the plan's own",
+                "Requests per second of all its live keys together, or plan for the plan's rate",
             )),
         ],
     )

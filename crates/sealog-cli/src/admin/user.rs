@@ -12,19 +12,21 @@ const COLUMNS: [Column; 4] = [("user_id", 36), ("email", 40), ("role", 16), ("cr
 pub(super) fn command() -> Command {
     group(
         "user",
-        "People of a tenant, for the dashboard",
+        "Manage the dashboard users of a tenant",
         [
-            Command::new("list").about("Lists the people of a tenant").arg(of_tenant()),
+            Command::new("list").about("List the dashboard users of a tenant").arg(of_tenant()),
             Command::new("create")
-                .about("Makes an account, or adds somebody who has one to the tenant")
+                .about("Create an account, or add an existing account to the tenant")
                 .long_about(
-                    "Makes an account, or adds somebody who has one to the tenant (whose password stays as it is then).\n\n\
-                     The password is asked for, or read from standard input with --password-stdin; never an argument, because arguments are seen by others.",
+                    "Create an account, or add an existing account to the tenant. An existing account keeps \
+                     its password.\n\n\
+                     The command prompts for the password, or reads it from standard input with \
+                     --password-stdin. It is never an argument, because other users can see arguments.",
                 )
                 .arg(of_tenant())
-                .arg(positional("email", "ADDRESS", "The address with which the person signs in"))
+                .arg(positional("email", "ADDRESS", "E-mail address of the account"))
                 .arg(
-                    flag("role", "ROLE", "owner, admin, developer, privacy_officer or auditor")
+                    flag("role", "ROLE", "Role: owner, admin, developer, privacy_officer or auditor")
                         .required(true)
                         .value_parser(["owner", "admin", "developer", "privacy_officer", "auditor"]),
                 )
@@ -32,7 +34,7 @@ pub(super) fn command() -> Command {
                     Arg::new("password_stdin")
                         .long("password-stdin")
                         .action(ArgAction::SetTrue)
-                        .help("Reads the password from standard input, one line"),
+                        .help("Read the password from standard input, one line"),
                 ),
         ],
     )
@@ -50,7 +52,7 @@ pub(super) async fn run(session: &Session, verb: &str, matches: &ArgMatches) -> 
     };
     let password = password.ok_or_else(|| {
         Failure::usage(
-            "a password is needed: run it on a terminal, or give --password-stdin and pipe one line in",
+            "the password is missing: run this on a terminal, or give --password-stdin and pipe one line in",
         )
     })?;
     let mut body = texts(matches, &["email", "role"]);

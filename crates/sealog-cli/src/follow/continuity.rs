@@ -40,7 +40,7 @@ pub(super) async fn newest(client: &Client, position: Option<&Position>) -> Resu
             && walk::first_kept(client, known.seq).await? <= known.seq
         {
             return Err(broken(&format!(
-                "the service has no events for this key, and it had #{} before",
+                "the service has no events for this key, but it had #{} before",
                 known.seq
             )));
         }
@@ -52,7 +52,7 @@ pub(super) async fn newest(client: &Client, position: Option<&Position>) -> Resu
     let Some(known) = known else { return Ok(Some(newest)) };
     if newest.seq < known.seq {
         return Err(broken(&format!(
-            "the service ends with event #{}, and it had #{} before",
+            "the chain of the service ends with event #{}, but it had #{} before",
             newest.seq, known.seq
         )));
     }
@@ -64,7 +64,7 @@ pub(super) async fn newest(client: &Client, position: Option<&Position>) -> Resu
         walk::event(client, newest.chain, known.seq).await?.map(|event| event.hash().to_owned())
     };
     if hash.is_some_and(|hash| hash != known.hash) {
-        return Err(broken(&format!("the service has another event #{} than before", known.seq)));
+        return Err(broken(&format!("event #{} of the service has changed", known.seq)));
     }
     Ok(Some(newest))
 }
@@ -79,7 +79,7 @@ pub(super) fn is_linked(last: Option<&Noted>, events: &[Seen]) -> Result<bool, F
             Some((seq, hash)) if seq + 1 == event.seq => {
                 if event.prev_hash() != hash {
                     return Err(broken(&format!(
-                        "the event #{} of the service does not follow its event #{seq} of before",
+                        "event #{} of the service does not follow event #{seq}, which was written before",
                         event.seq
                     )));
                 }
@@ -93,7 +93,7 @@ pub(super) fn is_linked(last: Option<&Noted>, events: &[Seen]) -> Result<bool, F
 
 fn other_key(position: &Position, seen: &str) -> Failure {
     Failure::usage(format!(
-        "the cursor file is of the chain {}, and this key sees {seen}: use the key that it was begun with, or another cursor file and output",
+        "the cursor file belongs to chain {}, but this key reads {seen}: use the first key, or another cursor file and output",
         position.chain
     ))
 }
@@ -102,7 +102,7 @@ fn broken(what: &str) -> Failure {
     Failure::new(
         Exit::Broken,
         format!(
-            "{what}: the service was restored from an older state, or its chain was rewritten. Nothing of the other chain was written\n  what now: keep the file that was written, it is evidence; find out what has happened to the service (`sealog verify`), then follow it into another file"
+            "{what}: the service was restored from an older state, or its chain was rewritten. The output has only the first chain\n  what now: keep the output, it is evidence; find out what happened to the service (`sealog verify`), then follow into another file"
         ),
     )
 }

@@ -31,19 +31,26 @@ const COMMIT_AFTER: Duration = Duration::from_secs(1);
 
 pub(super) fn command() -> Command {
     let command = Command::new("follow")
-        .about("Writes every event to a file or a pipe, oldest first, and goes on with new ones as they come")
+        .about("Write all events to a file or pipe, oldest first, then new ones as they arrive")
         .long_about(
-            "Writes every event to a file or a pipe, oldest first, one for each line, and goes on with new ones as they come.\n\n\
-             With --output the cursor file says how far it is: which event was the last, and how long the file was then. It is replaced after the file is synced. Whatever ends the command, also kill -9 or a \
-             power cut, the next one with the same files cuts off what came after and goes on: each event is in the file exactly once. Only one command at a time can use a cursor file.\n\n\
-             To a pipe (without --output), events are marked as done when the pipe has taken them; after a kill the last ones can come twice.\n\n\
-             A service that is away is waited for, however long. Each event must follow the one that was written before it: when the service has a shorter or another chain than before, because it was \
-             restored from an old backup or rewritten, the command ends with 10 instead of mixing the two, whether it was running meanwhile or not.",
+            "Write all events to a file or pipe, oldest first, one per line, then new ones as they \
+             arrive.\n\n\
+             With --output the cursor file records the last event and the length of the output at that \
+             point. The command replaces it after each sync of the output. After a kill -9 or a power cut, \
+             run the command again with the same files: it truncates the output to the cursor and resumes, \
+             so each event is in the file exactly once. Only one command at a time can use a cursor \
+             file.\n\n\
+             On a pipe (without --output), an event counts as written when the pipe accepts it; after a kill \
+             the last events can appear twice.\n\n\
+             The command waits for an unavailable service without limit. Each event must follow the \
+             previously written one. If the chain of the service is shorter or different than before, \
+             because it was restored from an old backup or rewritten, the command exits with 10 instead of \
+             mixing the two, even if it was stopped in between.",
         )
-        .arg(file_flags::output("Appends to this file; otherwise to standard output"))
+        .arg(file_flags::output("Append to this file instead of standard output"))
         .arg(file_flags::flag(
             "cursor_file",
-            "Keeps how far it is, and goes on from there [default: that of --output with .cursor added]",
+            "Record the position in this file and resume from it [default: --output with .cursor added]",
         ))
         .arg(
             Arg::new("format")
@@ -51,24 +58,21 @@ pub(super) fn command() -> Command {
                 .value_name("FORMAT")
                 .default_value("json")
                 .value_parser(PossibleValuesParser::new(Format::names()))
-                .help(format!("What a line is: {}", Format::explained())),
+                .help(format!("Format of a line: {}", Format::explained())),
         )
-        .arg(seq_range::flag(
-            "from",
-            "Begins with this chain_seq where no cursor file says otherwise [default: 1]",
-        ))
+        .arg(seq_range::flag("from", "Start with this chain_seq if there is no cursor file [default: 1]"))
         .arg(
             Arg::new("new")
                 .long("new")
                 .action(ArgAction::SetTrue)
                 .conflicts_with("from")
-                .help("Begins with what comes from now on where no cursor file says otherwise"),
+                .help("Start with new events if there is no cursor file"),
         )
         .arg(
             Arg::new("once")
                 .long("once")
                 .action(ArgAction::SetTrue)
-                .help("Ends with the newest event instead of waiting for others"),
+                .help("Exit after the newest event instead of waiting for more"),
         )
         .arg(
             Arg::new("interval")
@@ -76,7 +80,7 @@ pub(super) fn command() -> Command {
                 .value_name("SECONDS")
                 .default_value("1")
                 .value_parser(value_parser!(u64).range(1..=3600))
-                .help("How often to look for new events"),
+                .help("Polling interval for new events"),
         )
         .arg(in_flight::of_reads());
     connect::with_flags(with_filters(command))
@@ -103,9 +107,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             is_away: false,
         };
         let listen = |kind| {
-            signal(kind).map_err(|error| {
-                Failure::new(Exit::Failure, format!("signals cannot be listened to: {error}"))
-            })
+            signal(kind)
+                .map_err(|error| Failure::new(Exit::Failure, format!("cannot listen for signals: {error}")))
         };
         let (mut terminate, mut interrupt) =
             (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
@@ -242,7 +245,7 @@ impl Follow {
 
     fn tell_missing(&self, from: u64, to: u64) {
         eprintln!(
-            "sealog: of the events #{from} to #{to} some are not there: dropped for their age, or damaged (`sealog verify` says which)"
+            "sealog: some of the events #{from} to #{to} are missing: deleted for their age, or damaged (`sealog verify` shows which)"
         );
     }
 
@@ -257,7 +260,7 @@ impl Follow {
             }
             Err(failure) if failure.exit == Exit::Unavailable && !self.is_once => {
                 if !std::mem::replace(&mut self.is_away, true) {
-                    let waiting = if self.is_quiet { "" } else { "\n  waiting for it" };
+                    let waiting = if self.is_quiet { "" } else { "\n  waiting for the service" };
                     eprintln!("sealog: {}{waiting}", failure.message);
                 }
                 tokio::time::sleep(self.interval).await;

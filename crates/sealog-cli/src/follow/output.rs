@@ -122,7 +122,7 @@ impl Output {
                 || kept.bytes.is_some() != path.is_some())
         {
             return Err(Failure::usage(format!(
-                "{} was begun with {}, and this command line asks for something else: give the same, or another cursor file and output",
+                "{} was started with {}, which differs from this command line: use the same flags, or another cursor file and output",
                 cursor.display(),
                 described(kept)
             )));
@@ -186,7 +186,7 @@ impl Output {
         let ended = under_way.await;
         self.under_way = None;
         let (files, mut pending, committed) = ended.map_err(|error| {
-            Failure::new(Exit::Failure, format!("the output cannot be written any more: {error}"))
+            Failure::new(Exit::Failure, format!("cannot write the output any more: {error}"))
         })?;
         pending.clear();
         (self.files, self.spare) = (Some(files), pending);
@@ -209,12 +209,12 @@ impl Files {
         match kept {
             None if length > 0 => {
                 return Err(Failure::usage(format!(
-                    "{shown} has {length} bytes, and there is no cursor file {cursor} that says which events these are: name the one it was written with, or another output"
+                    "{shown} has {length} bytes but no cursor file {cursor}: give the cursor file it was written with, or another output"
                 )));
             }
             Some(_) if length < bytes => {
                 return Err(Failure::usage(format!(
-                    "{shown} has {length} bytes, and {bytes} were written to it: it was cut or replaced. Put it back; or, if it was moved away whole, remove the cursor file and begin with --from"
+                    "{shown} has {length} bytes, but {bytes} were written to it: it was truncated or replaced. Restore it; or, if you moved it away whole, remove the cursor file and start with --from"
                 )));
             }
             _ => {}
@@ -231,7 +231,7 @@ impl Files {
         };
         if !is_ours {
             return Err(Failure::usage(format!(
-                "{shown} is not the file that {cursor} was written with, or was changed since: before byte {bytes} it has something else. Nothing in it was touched; name the cursor file that it was written with, or another output"
+                "{shown} is not the output of {cursor}, or was changed: its content before byte {bytes} differs. The file is unchanged; give the cursor file it was written with, or another output"
             )));
         }
         if length > bytes {
@@ -251,7 +251,7 @@ impl Files {
                 let unwritten = |error| {
                     Failure::new(
                         Exit::Failure,
-                        format!("{} cannot be written: {error}; what is in it so far stays", path.display()),
+                        format!("cannot write {}: {error}; the file keeps the events so far", path.display()),
                     )
                 };
                 if !pending.is_empty() {
@@ -283,7 +283,7 @@ impl Files {
         let mut text = serde_json::to_vec(&kept).expect("texts and numbers");
         text.push(b'\n');
         files::write_new(cursor, &text).map_err(|error| {
-            Failure::new(Exit::Failure, format!("{} cannot be written: {error}", cursor.display()))
+            Failure::new(Exit::Failure, format!("cannot write {}: {error}", cursor.display()))
         })?;
         Ok(true)
     }
@@ -296,7 +296,7 @@ fn lock(cursor: &Path) -> Result<File, Failure> {
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(bad)?;
     file.try_lock().map_err(|_| {
         Failure::usage(format!(
-            "another command follows with {}: stop it, or use another cursor file and output",
+            "another command uses {}: stop it, or use another cursor file and output",
             cursor.display()
         ))
     })?;
@@ -309,17 +309,17 @@ fn read_cursor(path: &Path) -> Result<Option<Cursor>, Failure> {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
-            return Err(bad(format!("it cannot be read: {error}; name another file with --cursor-file")));
+            return Err(bad(format!("cannot read it: {error}; give another file with --cursor-file")));
         }
     };
     let cursor: Cursor = serde_json::from_slice(&text).map_err(|error| {
         bad(format!(
-            "it is no cursor file ({error}): name another one, or remove it and the output to begin again"
+            "not a valid cursor file ({error}): give another one, or remove it and the output to start over"
         ))
     })?;
     if cursor.sealog_follow != VERSION {
         return Err(bad(format!(
-            "it was written by another version of this program ({}): use that one",
+            "it was written by another version of this program ({}): use that version",
             cursor.sealog_follow
         )));
     }
@@ -401,7 +401,7 @@ mod tests {
         let refused_with = |text: &str| {
             std::fs::write(&path, text).unwrap();
             let refused = open(dir.path()).err().unwrap();
-            let is_said = refused.exit == Exit::Usage && refused.message.contains("is not the file");
+            let is_said = refused.exit == Exit::Usage && refused.message.contains("is not the output of");
             assert!(is_said, "{text:?}: {}", refused.message);
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         };
@@ -437,7 +437,7 @@ mod tests {
         std::fs::write(&other, "evidence\n").unwrap();
         std::fs::rename(&other, &path).unwrap();
         let refused = open(dir.path()).err().unwrap();
-        assert!(refused.message.contains("is not the file"), "{}", refused.message);
+        assert!(refused.message.contains("is not the output of"), "{}", refused.message);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "evidence\n");
     }
 
@@ -477,7 +477,7 @@ mod tests {
         drop(output);
         std::fs::write(&path, "12").unwrap();
         let refused = open(dir.path()).err().unwrap();
-        assert!(refused.message.contains("cut or replaced"), "{}", refused.message);
+        assert!(refused.message.contains("truncated or replaced"), "{}", refused.message);
         std::fs::write(dir.path().join("out.cursor"), "{}").unwrap();
         assert!(open(dir.path()).err().unwrap().message.contains("no cursor file"));
     }

@@ -12,7 +12,7 @@ pub(super) fn names(texts: &[String]) -> Result<ActionNames, Failure> {
         Some((kind, action)) if !kind.is_empty() && !action.is_empty() => {
             Ok((kind.to_owned(), action.to_owned()))
         }
-        _ => Err(Failure::usage(format!("--map takes TYPE=ACTION, and {text:?} is not that"))),
+        _ => Err(Failure::usage(format!("--map must be TYPE=ACTION, not {text:?}"))),
     };
     texts.iter().map(pair).collect()
 }

@@ -56,20 +56,20 @@ pub(super) fn rows(
     let delimiter = match delimiter.as_bytes() {
         _ if delimiter == "tab" => b'\t',
         [byte] => *byte,
-        _ => return Err(Failure::usage("--delimiter takes one character, such as ; or the word tab")),
+        _ => return Err(Failure::usage("--delimiter must be one character, such as ;, or the word tab")),
     };
     let mut builder = csv::ReaderBuilder::new();
     builder.delimiter(delimiter).flexible(true).buffer_capacity(256 << 10);
     let mut reader = builder.from_reader(lines::open(path)?);
     let header = reader.headers().map_err(|error| {
         let name = lines::name(path);
-        Failure::usage(format!("{name} has no header of CSV: {error}; say what the file is with --from"))
+        Failure::usage(format!("{name} has no CSV header: {error}; give the format with --from"))
     })?;
     let header: Vec<String> =
         header.iter().map(|name| name.trim_start_matches('\u{feff}').trim().to_owned()).collect();
     if header.is_empty() {
         return Err(Failure::usage(format!(
-            "{} has nothing in it: the first row of CSV names the columns",
+            "{} is empty: the first row of a CSV file names the columns",
             lines::name(path)
         )));
     }
@@ -87,7 +87,7 @@ pub(super) fn rows(
                 Err(error) => match error.position().map(csv::Position::line) {
                     // One row that is no text is that row's fault.
                     Some(number) if matches!(error.kind(), csv::ErrorKind::Utf8 { .. }) => {
-                        Ok(Line { number, event: Err("it is no UTF-8".into()) })
+                        Ok(Line { number, event: Err("it is not UTF-8".into()) })
                     }
                     _ => Err(io::Error::other(error)),
                 },
@@ -114,26 +114,26 @@ impl Table {
             Some((name, value)) if !name.is_empty() && !value.is_empty() => {
                 Ok((name.to_owned(), value.to_owned()))
             }
-            _ => Err(Failure::usage(format!("--{flag} takes {what}, and {text:?} is not that"))),
+            _ => Err(Failure::usage(format!("--{flag} must be {what}, not {text:?}"))),
         };
         let target = |flag: &str, text: &str| {
             Target::parse(text).ok_or_else(|| {
                 let fields = INPUTS.join(", ");
                 Failure::usage(format!(
-                    "--{flag}: {text:?} is no field: there are {fields}, metadata.NAME, and - to leave a column out"
+                    "--{flag}: {text:?} is not a field; use {fields}, metadata.NAME, or - to skip a column"
                 ))
             })
         };
         let names: BTreeSet<&str> = header.iter().map(String::as_str).collect();
         if names.len() != header.len() {
-            return Err(Failure::usage(format!("the header names a column twice: {}", header.join(", "))));
+            return Err(Failure::usage(format!("the header has duplicate columns: {}", header.join(", "))));
         }
         let mut mapped = Vec::new();
         for text in map {
             let (column, field) = pair("map", "COLUMN=FIELD", text)?;
             if !names.contains(column.as_str()) {
                 return Err(Failure::usage(format!(
-                    "--map: there is no column {column:?}: the header has {}",
+                    "--map: there is no column {column:?}; the header has {}",
                     header.join(", ")
                 )));
             }
@@ -157,14 +157,12 @@ impl Table {
                     Target::Member(name) => format!("metadata.{name}"),
                     _ => "metadata".into(),
                 };
-                return Err(Failure::usage(format!(
-                    "two columns are {name}: say with --map which one it is"
-                )));
+                return Err(Failure::usage(format!("two columns map to {name}: choose one with --map")));
             }
         }
         if !all().any(|target| *target == Target::Field("action")) {
             return Err(Failure::usage(format!(
-                "no column is the action: the header has {}; name it with --map COLUMN=action, or give --set action=NAME for all rows",
+                "no column is the action; the header has {}; choose one with --map COLUMN=action, or give --set action=NAME for all rows",
                 header.join(", ")
             )));
         }
@@ -174,7 +172,7 @@ impl Table {
     /// A cell that is empty is a value that is absent.
     fn event(&self, record: &csv::StringRecord) -> Result<Box<RawValue>, String> {
         if record.len() != self.columns.len() {
-            return Err(format!("it has {} values, and the header {}", record.len(), self.columns.len()));
+            return Err(format!("it has {} values, but the header has {}", record.len(), self.columns.len()));
         }
         let constants = self.set.iter().map(|(target, value)| (target, value.as_str()));
         let cells = self.columns.iter().zip(record.iter()).chain(constants);
@@ -191,7 +189,7 @@ impl Table {
                     let is_object = value.trim_start().starts_with('{')
                         && serde_json::from_str::<&RawValue>(value.trim()).is_ok();
                     if !is_object {
-                        return Err("metadata is no JSON object".into());
+                        return Err("metadata is not a JSON object".into());
                     }
                     object = Some(value.trim());
                 }
@@ -244,8 +242,8 @@ mod tests {
         assert_eq!(made.get(), r#"{"action":"a","ts_client":"T"}"#);
         let made = timed.event(&csv::StringRecord::from(vec!["a", "T", "U"])).unwrap();
         assert_eq!(made.get(), r#"{"action":"a","ts_client":"U"}"#);
-        assert!(event(&["T", "user.login"]).unwrap_err().contains("2 values, and the header 7"));
-        assert!(event(&["", "a", "", "", "[1]", "", ""]).unwrap_err().contains("no JSON object"));
+        assert!(event(&["T", "user.login"]).unwrap_err().contains("2 values, but the header has 7"));
+        assert!(event(&["", "a", "", "", "[1]", "", ""]).unwrap_err().contains("not a JSON object"));
     }
 
     #[test]
@@ -257,7 +255,7 @@ mod tests {
         assert!(refused(&["a", "b"], &[], &[]).contains("--map COLUMN=action"));
         assert!(refused(&["action", "b"], &["c=action"], &[]).contains("the header has action, b"));
         assert!(refused(&["action", "b"], &["b=user"], &[]).contains("actor_id"));
-        assert!(refused(&["action", "b"], &["b=action"], &[]).contains("two columns are action"));
+        assert!(refused(&["action", "b"], &["b=action"], &[]).contains("two columns map to action"));
         assert!(refused(&["action", "action"], &[], &[]).contains("twice"));
         assert!(refused(&["action"], &["action"], &[]).contains("COLUMN=FIELD"));
         assert!(table(&["timestamp", "x"], &[], &["action=user.login"]).is_ok());

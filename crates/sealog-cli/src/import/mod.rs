@@ -34,62 +34,74 @@ use state::State;
 pub(super) fn command() -> Command {
     connect::with_flags(
         Command::new("import")
-            .about("Imports events from a file: NDJSON, CSV or CloudEvents")
+            .about("Import events from a file: NDJSON, CSV or CloudEvents")
             .long_about(
-                "Imports events from a file, in its order, 100 to a request.\n\n\
-                 ndjson   an event in JSON on each line, as the API takes it; lines of an export are fine, too\n\
-                 csv      a header, and an event in each row. Columns called action, actor_id, resource, severity, actor_type, resource_type, session_id, ts_client or metadata (a JSON object) are these fields; \
-                 metadata.NAME and all others are members of metadata, as text. --map COLUMN=FIELD says otherwise, and COLUMN=- leaves a column out. What the service makes itself (log_id, hash and the like) is left out\n\
-                 cloudevents   an event of CloudEvents 1.0 in JSON on each line, with the fields that POST /ingest/cloudevents makes of it: type is the action (--map TYPE=ACTION renames one), subject the resource, authid the actor, \
-                 time ts_client, data the metadata\n\n\
-                 An event gets the time at which it is imported; a column or member timestamp becomes ts_client.\n\n\
-                 Run the same command again after it was interrupted: each batch has an idempotency key that is made of its content and its place, so that nothing is stored twice within 24 hours, and with \
-                 --state FILE at any later time. A row that is not taken is named on standard error with its line, and in --report; the others are stored, and the command ends with 6. \
-                 Rows in --rejects can be corrected and imported on their own. With --state both files are appended to, and a command that goes on counts what earlier ones were refused: it ends with 6, too. \
-                 After a kill the rows of the last batch can be in them twice.",
+                "Import events from a file, in order, 100 per request.\n\n\
+                 ndjson   one JSON event per line, as the API accepts it; lines of an export also work\n\
+                 csv      a header, then one event per row. Columns named action, actor_id, resource, \
+                 severity, actor_type, resource_type, session_id, ts_client or metadata (a JSON object) \
+                 become these fields; metadata.NAME and all other columns become members of metadata, as \
+                 text. Change this with --map COLUMN=FIELD; COLUMN=- skips a column. Fields that the service \
+                 sets (log_id, hash and the like) are skipped\n\
+                 cloudevents   one CloudEvents 1.0 event in JSON per line, mapped like POST \
+                 /ingest/cloudevents: type is the action (--map TYPE=ACTION renames one), subject the \
+                 resource, authid the actor, time ts_client, data the metadata\n\n\
+                 An event gets the time of its import; a column or member timestamp becomes ts_client.\n\n\
+                 If the command is interrupted, run it again: the idempotency key of each batch comes from \
+                 its content and position, so no event is stored twice within 24 hours, or at any later time \
+                 with --state FILE. The command reports a rejected row with its line on standard error and \
+                 in --report, stores the others, and exits with 6. You can correct the rows in --rejects and \
+                 import them separately. With --state the command appends to both files; a resumed command \
+                 includes earlier rejections in its count and also exits with 6. After a kill, rows of the \
+                 last batch can be in these files twice.",
             )
-            .arg(Arg::new("file").value_name("FILE").required(true).help("The file; - is standard input"))
+            .arg(
+                Arg::new("file")
+                    .value_name("FILE")
+                    .required(true)
+                    .help("File to import; - is standard input"),
+            )
             .arg(
                 Arg::new("from")
                     .long("from")
                     .value_name("FORMAT")
                     .value_parser(PossibleValuesParser::new(["ndjson", "csv", "cloudevents"]))
-                    .help("What the file is [default: by its ending: .csv is csv, everything else ndjson]"),
+                    .help("Format of the file [default: csv for .csv, else ndjson]"),
             )
             .arg(
                 Arg::new("map")
                     .long("map")
                     .value_name("COLUMN=FIELD")
                     .action(ArgAction::Append)
-                    .help("csv: what a column is; cloudevents: TYPE=ACTION; may be repeated"),
+                    .help("csv: map a column to a field; cloudevents: TYPE=ACTION; repeatable"),
             )
             .arg(
                 Arg::new("set")
                     .long("set")
                     .value_name("FIELD=TEXT")
                     .action(ArgAction::Append)
-                    .help("csv: a field that no column has, such as action=user.login; may be repeated"),
+                    .help("csv: set a field of all rows, such as action=user.login; repeatable"),
             )
             .arg(
                 Arg::new("delimiter")
                     .long("delimiter")
                     .value_name("CHARACTER")
                     .default_value(",")
-                    .help("csv: what stands between values; tab for a tab"),
+                    .help("csv: separator of values; tab for a tab"),
             )
-            .arg(file_flags::flag("state", "Keeps how far the import is, and goes on from there"))
+            .arg(file_flags::flag("state", "Record the position in this file and resume from it"))
             .arg(file_flags::flag(
                 "report",
-                "Writes a JSON object for each row that was not taken: line, code, message, request_id",
+                "Write a JSON object for each rejected row: line, code, message, request_id",
             ))
-            .arg(file_flags::flag("rejects", "Writes the rows that were not taken, as events in JSON"))
+            .arg(file_flags::flag("rejects", "Write the rejected rows as JSON events"))
             .arg(in_flight::of_batches())
             .arg(
                 Arg::new("dry_run")
                     .long("dry-run")
                     .action(ArgAction::SetTrue)
                     .conflicts_with("state")
-                    .help("Sends nothing: prints the events that the rows would become, one for each line"),
+                    .help("Print the resulting events, one per line, without sending them"),
             ),
     )
 }
@@ -152,8 +164,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             json!({ "stored": stored, "stored_before": known, "rejected": rejected })
         ))?;
     } else if !is_quiet {
-        let before = if known > 0 { format!(", {known} were stored before") } else { String::new() };
-        eprintln!("sealog: {stored} events were stored{before}, {rejected} rows were not taken");
+        let before = if known > 0 { format!(", {known} already stored before") } else { String::new() };
+        eprintln!("sealog: {stored} events stored{before}, {rejected} rows rejected");
     }
     ended?;
     Ok(if rejected > 0 { Exit::Invalid.into() } else { ExitCode::SUCCESS })
@@ -205,7 +217,7 @@ fn shown(
 fn unreadable(error: &std::io::Error) -> Failure {
     Failure::new(
         Exit::Failure,
-        format!("the file cannot be read any further: {error}; run the same command again when it can be"),
+        format!("cannot read the rest of the file: {error}; fix this and run the same command again"),
     )
 }
 
@@ -322,7 +334,7 @@ impl Import {
     }
 
     async fn settle(&mut self, sent: JoinHandle<Sent>) -> Result<(), Failure> {
-        let unfinished = |error| Failure::new(Exit::Failure, format!("a request was not finished: {error}"));
+        let unfinished = |error| Failure::new(Exit::Failure, format!("a request did not finish: {error}"));
         let Sent { batch, lines, unfit, last_line, delivered } = sent.await.map_err(unfinished)?;
         let (sealed, replayed) = (delivered.sealed.len() as u64, delivered.replayed as u64);
         self.known += replayed;
@@ -351,7 +363,7 @@ fn interrupted(error: ClientError, lines: &[u64]) -> Failure {
     let mut failure = Failure::from(error);
     let from = lines.first().copied().unwrap_or(1);
     failure.message.push_str(&format!(
-        "\n  what stands before line {from} is stored; run the same command again within 24 hours, and nothing is stored twice (with --state at any time)"
+        "\n  all lines before line {from} are stored; run the same command again within 24 hours (with --state at any time) to import the rest without duplicates"
     ));
     failure
 }

@@ -101,7 +101,7 @@ impl Report {
         if self.told <= TOLD_MAX {
             eprintln!("sealog: line {line}: {why}");
         } else if self.told == TOLD_MAX + 1 {
-            eprintln!("sealog: more rows are not taken; --report FILE has all of them");
+            eprintln!("sealog: more rows were rejected; use --report FILE to get all");
         }
     }
 
@@ -117,5 +117,5 @@ impl Report {
 }
 
 fn unwritten(path: &Path, error: &io::Error) -> Failure {
-    Failure::usage(format!("{} cannot be written: {error}", path.display()))
+    Failure::usage(format!("cannot write {}: {error}", path.display()))
 }

@@ -24,7 +24,7 @@ struct Kept {
 
 fn other(path: &Path) -> Failure {
     Failure::usage(format!(
-        "the file is not the one that {} is the state of, or was changed in what was imported already: import what is new as a file of its own, or name another state",
+        "the file does not match the state in {}, or its imported part was changed: import the new rows as a separate file, or give another state file",
         path.display()
     ))
 }
@@ -45,16 +45,18 @@ impl State {
         let bad = |why: String| Failure::usage(format!("{}: {why}", path.display()));
         let kept = match std::fs::read(&path) {
             Ok(text) => Some(serde_json::from_slice::<Kept>(&text).map_err(|error| {
-                bad(format!("it is not the state of an import ({error}): name another file, or remove it to begin again"))
+                bad(format!(
+                    "not a valid state file ({error}): give another file, or remove it to start over"
+                ))
             })?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                return Err(bad(format!("it cannot be read: {error}; name another file with --state")));
+                return Err(bad(format!("cannot read it: {error}; give another file with --state")));
             }
         };
         if let Some(kept) = kept.as_ref().filter(|kept| kept.sealog_import != 1) {
             return Err(bad(format!(
-                "it was written by another version of this program ({}): use that one, or name another file",
+                "it was written by another version of this program ({}): use that version, or give another file",
                 kept.sealog_import
             )));
         }
@@ -109,8 +111,7 @@ impl State {
         let mut text = serde_json::to_vec(&Kept { sealog_import: 1, line, digest, rejected })
             .expect("texts and numbers");
         text.push(b'\n');
-        files::write_new(path, &text).map_err(|error| {
-            Failure::new(Exit::Failure, format!("{} cannot be written: {error}", path.display()))
-        })
+        files::write_new(path, &text)
+            .map_err(|error| Failure::new(Exit::Failure, format!("cannot write {}: {error}", path.display())))
     }
 }

@@ -222,14 +222,16 @@ impl Reader {
             self.put(match is_stopped {
                 true => Item::Cut { line, text },
                 false => {
-                    let why = "it has no end: is the file whole?".to_owned();
+                    let why = "it is incomplete: check that the file is complete".to_owned();
                     Item::Unfit { line, why, text, is_whole: true }
                 }
             })
         } else if let Some(Object { text, .. }) = document.object {
             self.put(Item::More { text, is_whole: true })
         } else if let Some(line) = document.array.filter(|_| !is_stopped) {
-            let why = format!("the array that begins in line {line} has no end: is the file whole?");
+            let why = format!(
+                "the array that starts in line {line} is incomplete: check that the file is complete"
+            );
             Err(io::Error::new(io::ErrorKind::UnexpectedEof, why).into())
         } else {
             Ok(())
@@ -280,7 +282,7 @@ impl Document {
                 }
                 byte => {
                     return Err(format!(
-                        "line {line} has {:?} where an event or the end of the array has to be; give an array of objects, or an object on each line (jq -c '.[]' makes one of the other)",
+                        "line {line} has {:?} instead of an event or the end of the array; give an array of objects, or an object per line (jq -c '.[]' converts an array)",
                         char::from(byte)
                     ));
                 }
@@ -407,7 +409,7 @@ mod tests {
         assert!(items[0] == "1 {\"a\":1}" && items[1].contains("line 2 has '2'"), "{items:?}");
         assert!(items[1].contains("jq -c"), "{items:?}");
         let items = read(b"[{\"a\":1},\n");
-        assert!(items[1].contains("begins in line 1 has no end"), "{items:?}");
+        assert!(items[1].contains("starts in line 1 is incomplete"), "{items:?}");
         assert_eq!(read(b"{\n\"a\":")[0], "1 unfit {\n\"a\":");
     }
 

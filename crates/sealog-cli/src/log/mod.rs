@@ -41,36 +41,42 @@ const SEVERITIES: [&str; 4] = ["info", "warning", "warn", "critical"];
 
 pub(super) fn command() -> Command {
     let mut command = Command::new("log")
-        .about("Logs an event, or every line of a file or a pipe")
+        .about("Log an event, or every line of a file or pipe")
         .long_about(
-            "Logs an event that the flags describe, or every line of a file or a pipe as an event.\n\n\
-             Many events travel in batches, in the order of their lines, each batch with an idempotency key of its own, so that one that is sent twice counts once. \
-             The log_id of each event is printed when it is sealed, a line for each.\n\n\
-             When the service is away after all retries, what was read is kept in the spool, and the command ends with 5 (with 3 if it is the key that is not accepted); the next `sealog log` to the same service with the same key sends it first. \
-             A service that comes back while lines still arrive gets the spool first, too. What was kept with another key is named, and sent by `sealog log --file /dev/null --spool FILE` with a key of the same project. \
-             Lines that the service does not take are named on standard error, the first ten one by one; the others are sent, and the command ends with 6.\n\n\
-             SIGINT, SIGTERM and SIGHUP end the reading: what was read is sent within five seconds or kept in the spool, how much that is is said, and the command ends with 128 and the number of the signal. A second signal ends it at once.",
+            "Log the event that the flags describe, or every line of a file or pipe as an event.\n\n\
+             The command sends lines in batches, in order. Each batch has its own idempotency key, so a \
+             batch that is sent twice counts once. When an event is sealed, the command prints its log_id on \
+             a line.\n\n\
+             If the service is unavailable after all retries, the command keeps the events in the spool and \
+             exits with 5, or with 3 if the key is rejected. The next `sealog log` to the same service with \
+             the same key sends the spool first; so does a command that is still reading when the service is \
+             back. The command reports events that were kept with another key; send them with `sealog log \
+             --file /dev/null --spool FILE` and a key of the same project. If the service rejects lines, the \
+             command reports the first ten one by one, sends the others and exits with 6.\n\n\
+             On SIGINT, SIGTERM or SIGHUP the command stops reading, sends the read lines within five \
+             seconds or keeps them in the spool, reports the counts and exits with 128 plus the number of \
+             the signal. A second signal stops it at once.",
         )
-        .arg(Arg::new("action").value_name("ACTION").required_unless_present("file").help("What happened, like user.login; `sealog actions list` has the names"))
+        .arg(Arg::new("action").value_name("ACTION").required_unless_present("file").help("Action, such as user.login; `sealog actions list` shows the names"))
         .arg(
             Arg::new("metadata")
                 .long("metadata")
                 .value_name("JSON")
-                .help("Details, as a JSON object"),
+                .help("Metadata as a JSON object"),
         )
         .arg(
             Arg::new("member")
                 .short('m')
                 .value_name("NAME=TEXT")
                 .action(ArgAction::Append)
-                .help("A member of the details, as text; may be repeated"),
+                .help("Member of the metadata, as text; repeatable"),
         )
         .arg(
             Arg::new("idempotency_key")
                 .long("idempotency-key")
                 .value_name("KEY")
                 .conflicts_with("file")
-                .help("Instead of a random one: the same key with the same event counts once within 24 hours"),
+                .help("Use this key instead of a random one; the same key and event count once within 24 hours"),
         )
         .arg(
             Arg::new("file")
@@ -78,23 +84,23 @@ pub(super) fn command() -> Command {
                 .short('f')
                 .value_name("FILE")
                 .conflicts_with_all(["action", "metadata", "member"])
-                .help("A file with an event in JSON on each line, or with a JSON array of events; - is standard input"),
+                .help("Read JSON events from this file, one per line or as an array; - is standard input"),
         )
         .arg(in_flight::of_batches())
         .arg(
-            file_flags::flag("rejects", "Appends the lines that are not taken to this file")
+            file_flags::flag("rejects", "Append rejected lines to this file")
                 .requires("file"),
         )
         .arg(file_flags::flag(
             "spool",
-            "Where to keep what cannot be sent; otherwise a file of this service and key under ~/.local/state/sealog",
+            "Keep unsent events in this file [default: one file per service and key under ~/.local/state/sealog]",
         ))
         .arg(
             Arg::new("no_spool")
                 .long("no-spool")
                 .action(ArgAction::SetTrue)
                 .conflicts_with("spool")
-                .help("Keeps nothing, and sends nothing that was kept"),
+                .help("Neither write nor send a spool"),
         );
     for Field { name, help, .. } in flags() {
         let flag = Arg::new(*name).long(name.replace('_', "-")).value_name("TEXT");
@@ -138,7 +144,7 @@ fn idempotency_key(matches: &ArgMatches) -> Result<Option<String>, Failure> {
     let key = matches.get_one::<String>("idempotency_key").cloned();
     if key.as_ref().is_some_and(|key| parse_idempotency_key(key.as_bytes()).is_err()) {
         return Err(Failure::usage(
-            "--idempotency-key takes 1 to 255 characters from ! to ~, without spaces",
+            "--idempotency-key must have 1 to 255 characters from ! to ~, without spaces",
         ));
     }
     Ok(key)
@@ -168,10 +174,10 @@ fn event(matches: &ArgMatches) -> Result<Box<RawValue>, Failure> {
 /// meant.
 fn check(name: &str, text: &str) -> Result<(), Failure> {
     let problem = match name {
-        _ if text.is_empty() => "needs a value; leave it out if there is none".to_owned(),
-        "severity" if !SEVERITIES.contains(&text) => format!("takes {}", SEVERITIES.join(", ")),
+        _ if text.is_empty() => "needs a value; omit the flag if there is none".to_owned(),
+        "severity" if !SEVERITIES.contains(&text) => format!("must be one of {}", SEVERITIES.join(", ")),
         "ts_client" if !is_rfc3339(text) => {
-            "takes a time in ISO 8601 with its offset, like 2026-11-14T12:00:01Z".to_owned()
+            "must be a time in ISO 8601 with its offset, such as 2026-11-14T12:00:01Z".to_owned()
         }
         _ => return Ok(()),
     };
@@ -185,14 +191,14 @@ fn metadata(matches: &ArgMatches) -> Result<Option<String>, Failure> {
             let bad = |why: String| Failure::usage(format!("--metadata must be a JSON object: {why}"));
             let parsed: Value = serde_json::from_str(text).map_err(|error| bad(error.to_string()))?;
             if !parsed.is_object() {
-                return Err(bad("it is something else".into()));
+                return Err(bad("it has another type".into()));
             }
             Some(text.trim().to_owned())
         }
     };
     for member in matches.get_many::<String>("member").into_iter().flatten() {
         let Some((name, value)) = member.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-            return Err(Failure::usage(format!("-m takes NAME=TEXT, and {member:?} is not that")));
+            return Err(Failure::usage(format!("-m must be NAME=TEXT, not {member:?}")));
         };
         let member = format!("{}:{}", Value::from(name), Value::from(value));
         text = Some(match text {

@@ -25,14 +25,14 @@ pub(super) fn spool(matches: &ArgMatches, (url, key): (&str, &str)) -> Result<Op
     let state = dir("XDG_STATE_HOME").or_else(|| Some(dir("HOME")?.join(".local/state")));
     let Some(state) = state else {
         return Err(Failure::usage(
-            "there is no place for the spool, since neither HOME nor XDG_STATE_HOME is set: name one with --spool, or give --no-spool",
+            "the spool has no place because neither HOME nor XDG_STATE_HOME is set: give a file with --spool, or give --no-spool",
         ));
     };
     let path = state.join("sealog").join(name(url, key));
     for (other, waiting) in others(&path) {
         let file = other.display();
         let told = format!(
-            "{waiting} in {file}, kept with another key for this service; this key does not send them\n  if both keys are of the same project, or with a key of theirs: sealog log --file /dev/null --spool '{file}'"
+            "{waiting} in {file}, kept with another key for this service; this key does not send them\n  with a key of the same project, send them with: sealog log --file /dev/null --spool '{file}'"
         );
         progress::tell(&indicatif::ProgressBar::hidden(), &told);
     }
@@ -69,7 +69,7 @@ fn others(own: &Path) -> Vec<(PathBuf, String)> {
         let waiting = match spool.waiting() {
             Ok(waiting) if waiting.events == 0 => return None,
             Ok(waiting) => waiting.to_string(),
-            Err(error) => format!("something that cannot be counted ({error}) waits"),
+            Err(error) => format!("an unknown number of events ({error}) wait"),
         };
         Some((spool.path().to_owned(), waiting))
     };

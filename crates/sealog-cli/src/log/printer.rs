@@ -62,7 +62,7 @@ impl Printer {
     fn put(&mut self, text: &mut &[u8]) -> io::Result<()> {
         while !text.is_empty() {
             if !self.is_ready()? {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody reads it"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no process reads it"));
             }
             match self.out.write(&text[..text.len().min(CHUNK)]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

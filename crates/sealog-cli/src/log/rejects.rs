@@ -65,7 +65,7 @@ impl Rejects {
         let shown = String::from_utf8_lossy(&text[..text.len().min(SHOWN_MAX)]);
         let more = if text.len() > SHOWN_MAX { "…" } else { "" };
         let told = format!(
-            "line {line}: only its first {} bytes were read, which are no event: {}{more}",
+            "line {line}: only the first {} bytes were read, which are not an event: {}{more}",
             text.len(),
             output::plain(&shown)
         );
@@ -86,11 +86,11 @@ impl Rejects {
         let counts: Vec<String> =
             counts.iter().map(|(code, count)| format!("{} {code}", HumanCount(**count))).collect();
         let kept = match &self.file {
-            Some((path, _)) => format!("they are in {}", path.display()),
-            None => "--rejects FILE keeps them".to_owned(),
+            Some((path, _)) => format!("saved in {}", path.display()),
+            None => "use --rejects FILE to save them".to_owned(),
         };
         let lines = if total == 1 { "line was" } else { "lines were" };
-        (total > 0).then(|| format!("{} {lines} not taken: {}; {kept}", HumanCount(total), counts.join(", ")))
+        (total > 0).then(|| format!("{} {lines} rejected: {}; {kept}", HumanCount(total), counts.join(", ")))
     }
 
     /// What was written is on stable storage when it returns, if the file is such that this can be said of
@@ -109,7 +109,7 @@ impl Rejects {
         match self.total() {
             1..=TOLD_MAX => progress::tell(&self.bar, &format!("{place}: {why}")),
             total if total == TOLD_MAX + 1 => {
-                progress::tell(&self.bar, "more lines are not taken; they are counted at the end");
+                progress::tell(&self.bar, "more lines were rejected; the total follows at the end");
             }
             _ => {}
         }
@@ -128,5 +128,5 @@ impl Rejects {
 }
 
 fn unwritten(path: &std::path::Path, error: &io::Error) -> String {
-    format!("{} cannot be written: {error}", path.display())
+    format!("cannot write {}: {error}", path.display())
 }

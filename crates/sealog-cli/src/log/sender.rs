@@ -93,7 +93,7 @@ impl Keys {
     fn new() -> Result<Keys, Failure> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)
-            .map_err(|error| Failure::new(Exit::Failure, format!("there is no randomness: {error}")))?;
+            .map_err(|error| Failure::new(Exit::Failure, format!("the system has no randomness: {error}")))?;
         Ok(Keys { base: bytes.iter().map(|byte| format!("{byte:02x}")).collect(), made: 0 })
     }
 
@@ -177,7 +177,7 @@ impl Sender {
         self.bytes_read = Arc::clone(&input.bytes_read);
         let stop = self.stop.reading();
         let stop =
-            stop.map_err(|error| Failure::new(Exit::Failure, format!("nothing can be read: {error}")))?;
+            stop.map_err(|error| Failure::new(Exit::Failure, format!("cannot read the input: {error}")))?;
         let mut items = input.start(stop);
         let mut under_way = UnderWay::default();
         let (mut carried, mut is_over) = (None, false);
@@ -213,7 +213,7 @@ impl Sender {
         self.last_attempt().await;
         // With an empty file somebody may just want the spool to be sent, and was told of that.
         if self.count.read == 0 && !self.has_sent_spool && !self.is_quiet && self.failure.is_none() {
-            progress::tell(&self.bar, "there was nothing to log: the input has no line");
+            progress::tell(&self.bar, "no events to log: the input is empty");
         }
         self.end()
     }
@@ -250,7 +250,7 @@ impl Sender {
                 }
                 // What came before it is sent all the same.
                 Some(Err(error)) => {
-                    let message = format!("the input cannot be read any further: {error}");
+                    let message = format!("cannot read the rest of the input: {error}");
                     self.failure.get_or_insert(Failure::new(Exit::Failure, message));
                     continue;
                 }
@@ -336,7 +336,7 @@ impl Sender {
             Ok(delivered) => self.settle(&sent, delivered),
             Err(error) => {
                 self.keep(Sent::clone(&sent));
-                self.fail(Failure::new(Exit::Failure, format!("a request was not finished: {error}")));
+                self.fail(Failure::new(Exit::Failure, format!("a request did not finish: {error}")));
             }
         }
     }
@@ -358,7 +358,7 @@ impl Sender {
         self.count.not_taken += delivered.refused.len() as u64;
         self.is_back(delivered);
         if let Err(error) = self.printer.print(&sent.lines, &delivered.sealed) {
-            self.fail(Failure::new(Exit::Failure, format!("the output cannot be written: {error}")));
+            self.fail(Failure::new(Exit::Failure, format!("cannot write the output: {error}")));
         }
         for (at, error) in &delivered.refused {
             let place = format!("line {}", sent.lines[*at]);
@@ -377,10 +377,10 @@ impl Sender {
     fn keep(&mut self, sent: Sent) {
         let kept = match &self.spool {
             None => {
-                Err(Failure::new(self.away.unwrap_or(Exit::Unavailable), "there is no spool (--no-spool)"))
+                Err(Failure::new(self.away.unwrap_or(Exit::Unavailable), "the spool is off (--no-spool)"))
             }
             Some(spool) => spool.append(&sent.batch).map_err(|error| {
-                Failure::new(Exit::Failure, format!("{} cannot be written: {error}", spool.path().display()))
+                Failure::new(Exit::Failure, format!("cannot write {}: {error}", spool.path().display()))
             }),
         };
         match kept {
@@ -426,7 +426,7 @@ impl Sender {
             && let Err(error) = self.send_all_of(&spool).await
         {
             let path = spool.path().display();
-            self.fail(Failure::new(Exit::Failure, format!("the spool {path} cannot be used: {error}")));
+            self.fail(Failure::new(Exit::Failure, format!("cannot use the spool {path}: {error}")));
         }
         self.spool = Some(spool);
     }
@@ -449,7 +449,7 @@ impl Sender {
         self.has_sent_spool |= done.events > 0;
         if done.events > 0 && !self.is_quiet {
             let events = HumanCount(done.events);
-            progress::tell(&self.bar, &format!("{events} events of the spool were sent"));
+            progress::tell(&self.bar, &format!("sent {events} events from the spool"));
         }
         ended.and(forgotten)
     }
@@ -512,10 +512,10 @@ impl Sender {
         let bytes = HumanCount(bytes);
         let told = match is_torn {
             true => format!(
-                "the spool ends in the middle of a batch: a command was ended while it wrote it, and nobody was told that it is kept; its {bytes} bytes are in {aside}"
+                "the spool ends in an incomplete batch: a command was killed during the write and did not report it as kept; its {bytes} bytes are in {aside}"
             ),
             false => format!(
-                "the spool is damaged: {bytes} bytes of it are no batch ({why}); they are in {aside}, and what stands around them is sent\n  events that can be read in them are to be logged again by hand"
+                "the spool is damaged: {bytes} bytes are not a valid batch ({why}); they are in {aside}, and all other batches are sent\n  if you find readable events in that file, log them again by hand"
             ),
         };
         self.is_damaged |= !is_torn;
@@ -575,13 +575,13 @@ impl Sender {
         let path = spool.path().display();
         let waiting = match spool.waiting() {
             Ok(waiting) => waiting.to_string(),
-            Err(error) => format!("something that cannot be counted ({error}) waits"),
+            Err(error) => format!("an unknown number of events ({error}) wait"),
         };
         let mut told =
             format!("{waiting} in {path}; the next `sealog log` with the same key sends them first");
         if self.away == Some(Exit::Authentication) {
             told.push_str(&format!(
-                "\n  with another key of the same project: sealog log --file /dev/null --spool '{path}'"
+                "\n  to send them with another key of the same project: sealog log --file /dev/null --spool '{path}'"
             ));
         }
         progress::tell(&self.bar, &told);
@@ -600,7 +600,7 @@ impl Sender {
                 .push_str(&format!("\n  the log_ids of {unprinted} sealed events were not printed"));
         }
         if self.is_cut {
-            failure.message.push_str(&format!("\n  reading was stopped{}", self.account()));
+            failure.message.push_str(&format!("\n  stopped reading{}", self.account()));
         }
         failure
     }
@@ -608,13 +608,13 @@ impl Sender {
     fn account(&self) -> String {
         let Count { read, last_line, sealed, kept, not_taken, lost } = &self.count;
         let mut text = format!(
-            " after line {}: {} lines were read, {} of them are sealed, {} kept",
+            " after line {}: {} lines read, {} of them sealed, {} kept",
             HumanCount(*last_line),
             HumanCount(*read),
             HumanCount(*sealed),
             HumanCount(*kept)
         );
-        for (count, what) in [(not_taken, "not taken"), (lost, "lost")] {
+        for (count, what) in [(not_taken, "rejected"), (lost, "lost")] {
             if *count > 0 {
                 text.push_str(&format!(", {} {what}", HumanCount(*count)));
             }

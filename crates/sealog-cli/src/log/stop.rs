@@ -68,14 +68,14 @@ impl Stop {
                 let (name, number) = next(&mut listened).await;
                 if !is_quiet {
                     say(&format!(
-                        "{name}: what was read is sent or kept, which takes up to {} s; a second signal ends the command at once, and what is neither is lost",
+                        "{name}: sending or keeping the lines that were read, for up to {} s; a second signal stops at once and loses the rest",
                         GRACE.as_secs()
                     ));
                 }
                 let _ = heard.0.signal.set((name, number));
                 heard.begin();
                 let (name, number) = next(&mut listened).await;
-                say(&format!("{name} again: ended at once; what was read and is neither sealed nor kept is lost"));
+                say(&format!("{name} again: stopped at once; lines that are neither sealed nor kept are lost"));
                 std::process::exit(128 + i32::from(number));
             });
         });
@@ -145,11 +145,11 @@ impl Stop {
 }
 
 fn close(end: &Mutex<Option<PipeWriter>>) {
-    end.lock().expect("nobody panics with it").take();
+    end.lock().expect("no holder panics").take();
 }
 
 fn unheard(error: &io::Error) -> Failure {
-    Failure::new(Exit::Failure, format!("signals cannot be listened to: {error}"))
+    Failure::new(Exit::Failure, format!("cannot listen for signals: {error}"))
 }
 
 /// A terminal that is gone is no reason to panic.

@@ -239,9 +239,7 @@ fn a_newer_schema_is_refused_and_left_as_it_is() {
         let bytes = fs::read(stage.file("control.db")).unwrap();
         let error = stage.try_open().unwrap_err();
         assert!(
-            error
-                .to_string()
-                .contains(&format!("\"control.db version {version}\", which this version does not know")),
+            error.to_string().contains(&format!("the unknown format \"control.db version {version}\"")),
             "{error}"
         );
         assert_eq!(fs::read(stage.file("control.db")).unwrap(), bytes);
@@ -312,7 +310,7 @@ fn a_directory_that_was_swapped_takes_no_more_changes() {
     fs::rename(&data, stage.file("elsewhere")).unwrap();
     eventually("the store has noticed", || control.failure().is_some());
     let refused = wait(control.create_project(new_project(1), vec![])).unwrap_err();
-    assert!(refused.to_string().contains("until the store is started again"), "{refused}");
+    assert!(refused.to_string().contains("until the server restarts"), "{refused}");
     assert_eq!(wait(control.tenants(ALL)).unwrap().len(), 1, "reads go on");
 }
 

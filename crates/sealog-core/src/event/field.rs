@@ -111,13 +111,13 @@ pub static FIELDS: [Field; 21] = [
     made(FieldId::SchemaVersion, "schema_version", 16),
     Field { id: FieldId::Action, name: "action", part: Hashed, is_input: true, csv: 3, search: Some(("action:", "user.login or user.*")), shown: Never, is_trace: false, label: "Action", help: "What happened: an action of the catalog, like user.login" },
     Field { id: FieldId::Category, name: "category", part: Annotation, is_input: false, csv: 8, search: Some(("category:", "auth")), shown: Never, is_trace: false, label: "Category", help: "" },
-    Field { id: FieldId::Severity, name: "severity", part: Annotation, is_input: true, csv: 9, search: None, shown: Never, is_trace: false, label: "Severity", help: "info, warning or critical, instead of the catalog's" },
-    Field { id: FieldId::ActorId, name: "actor_id", part: Hashed, is_input: true, csv: 4, search: Some(("actor:", "usr_42")), shown: Listed, is_trace: false, label: "Who", help: "Who did it" },
-    Field { id: FieldId::ActorType, name: "actor_type", part: Annotation, is_input: true, csv: 5, search: Some(("actor_type:", "service")), shown: InText, is_trace: false, label: "Kind of actor", help: "What the actor is, like user or service" },
-    Field { id: FieldId::Resource, name: "resource", part: Hashed, is_input: true, csv: 6, search: Some(("resource:", "document/9 or document/*")), shown: Listed, is_trace: false, label: "Record", help: "What it was done to, like document/42" },
-    Field { id: FieldId::ResourceType, name: "resource_type", part: Annotation, is_input: true, csv: 7, search: Some(("resource_type:", "document")), shown: InText, is_trace: false, label: "Kind of record", help: "What the resource is, instead of the part before its first slash" },
-    Field { id: FieldId::SessionId, name: "session_id", part: Annotation, is_input: true, csv: 10, search: Some(("session:", "ses_7")), shown: Listed, is_trace: true, label: "Session", help: "The session it was done in" },
-    Field { id: FieldId::TsClient, name: "ts_client", part: Annotation, is_input: true, csv: 11, search: None, shown: InText, is_trace: false, label: "Time at the sender", help: "When it happened, in ISO 8601" },
+    Field { id: FieldId::Severity, name: "severity", part: Annotation, is_input: true, csv: 9, search: None, shown: Never, is_trace: false, label: "Severity", help: "Severity instead of the catalog's: info, warning or critical" },
+    Field { id: FieldId::ActorId, name: "actor_id", part: Hashed, is_input: true, csv: 4, search: Some(("actor:", "usr_42")), shown: Listed, is_trace: false, label: "Who", help: "Actor who did it" },
+    Field { id: FieldId::ActorType, name: "actor_type", part: Annotation, is_input: true, csv: 5, search: Some(("actor_type:", "service")), shown: InText, is_trace: false, label: "Kind of actor", help: "Type of the actor, such as user or service" },
+    Field { id: FieldId::Resource, name: "resource", part: Hashed, is_input: true, csv: 6, search: Some(("resource:", "document/9 or document/*")), shown: Listed, is_trace: false, label: "Record", help: "Resource it was done to, such as document/42" },
+    Field { id: FieldId::ResourceType, name: "resource_type", part: Annotation, is_input: true, csv: 7, search: Some(("resource_type:", "document")), shown: InText, is_trace: false, label: "Kind of record", help: "Type of the resource, instead of the part before its first slash" },
+    Field { id: FieldId::SessionId, name: "session_id", part: Annotation, is_input: true, csv: 10, search: Some(("session:", "ses_7")), shown: Listed, is_trace: true, label: "Session", help: "Session it was done in" },
+    Field { id: FieldId::TsClient, name: "ts_client", part: Annotation, is_input: true, csv: 11, search: None, shown: InText, is_trace: false, label: "Time at the sender", help: "Client time of the event in ISO 8601" },
     Field { id: FieldId::IpAddress, name: "ip_address", part: Annotation, is_input: false, csv: 12, search: None, shown: Listed, is_trace: true, label: "Network address", help: "" },
     Field { id: FieldId::Country, name: "country", part: Annotation, is_input: false, csv: 13, search: Some(("country:", "FR")), shown: Listed, is_trace: true, label: "Country", help: "" },
     Field { id: FieldId::City, name: "city", part: Annotation, is_input: false, csv: 14, search: Some(("city:", "Paris")), shown: Listed, is_trace: true, label: "City", help: "" },
@@ -170,7 +170,7 @@ macro_rules! annotations {
 }
 
 annotations! {
-    /// From the catalog in most cases, which lives as long as the program.
+    /// Usually borrowed from the catalog, which lives as long as the program.
     category: Cow<'static, str>,
     severity: Cow<'static, str>,
     actor_type: Box<str>,

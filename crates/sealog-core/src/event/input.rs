@@ -24,7 +24,7 @@ pub struct Draft {
 /// body has at most this size. Spec 8.
 pub const EVENT_BYTES_MAX: usize = 2 << 20;
 
-/// What a batch body holds. Events past the limit are counted, not kept: a body of tiny events must not
+/// The content of a batch body. Events past the limit are counted, not kept: a body of tiny events must not
 /// become a hundred times its size.
 #[derive(Debug)]
 pub struct Batch {
@@ -132,7 +132,7 @@ const ACTOR_ID: usize = place(FieldId::ActorId);
 const RESOURCE: usize = place(FieldId::Resource);
 const METADATA: usize = place(FieldId::Metadata);
 
-/// Those that may stand in `metadata` instead.
+/// The inputs that may be in `metadata` instead.
 const OPTIONAL: Range<usize> = METADATA + 1..INPUTS.len();
 
 /// Where a field stands among the inputs.
@@ -296,7 +296,7 @@ impl Inputs<'_> {
     }
 }
 
-/// The members of `metadata` that are called as an optional input; where a key stands twice, the last one.
+/// The members of `metadata` with the name of an optional input; the last of duplicate keys.
 fn optional_members(metadata: &str) -> [Option<&str>; INPUTS.len()] {
     let mut found = [None; INPUTS.len()];
     for (key, value) in Members::of(metadata) {

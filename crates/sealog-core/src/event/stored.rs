@@ -11,8 +11,8 @@ use crate::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
 use crate::json::{self, Members};
 use crate::time;
 
-/// Of the events that are sealed now: what their fields mean and how their hash is made. Each stored event
-/// keeps its own.
+/// The version of newly sealed events: the meaning of their fields and the rule of their hash. Each stored
+/// event keeps its own version.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// An event as it is kept: what was sealed, its text, and its annotations.
@@ -46,8 +46,8 @@ impl StoredEvent {
         self.sealed.head()
     }
 
-    /// Whether this program knows what the fields of the event mean. A store keeps no event of which it does
-    /// not.
+    /// Returns true if this program knows the schema of the event. A store rejects an event with an unknown
+    /// schema.
     pub fn has_known_schema(&self) -> bool {
         (1..=SCHEMA_VERSION).contains(&self.schema_version)
     }

@@ -154,7 +154,7 @@ fn what_is_wrong_with_an_action_stands_beside_its_field_and_keeps_what_was_typed
         ("action", "user.login", "It is already an action of the catalog."),
         ("action", "hipaa.mine", "It must not begin with the reserved prefix hipaa.."),
         ("action", "sealog.mine", "reserved prefix"),
-        ("action", "mine.once", "It is registered already."),
+        ("action", "mine.once", "It is already registered."),
         ("required_fields", many.as_str(), "It must have at most 100 strings."),
     ] {
         let fields = [("action", "mine.other"), ("description", "kept \"as\" typed")];

@@ -57,7 +57,7 @@ fn whoever_requires_authenticators_has_one() {
     let stage = stage();
     let refused = set(&stage, 1, "authenticators", &[("totp_required", "yes")]);
     assert_eq!((refused.status, kept(&stage, "security.totp_required")), (422, None));
-    refused.shows("once you have an authenticator yourself").shows("checked");
+    refused.shows("needs an authenticator on your own account first").shows("checked");
     stage.with_authenticator(1);
     assert_eq!(set(&stage, 1, "authenticators", &[("totp_required", "yes")]).status, 303);
     assert_eq!(kept(&stage, "security.totp_required").as_deref(), Some("true"));
@@ -230,7 +230,7 @@ fn only_addresses_of_the_domains_are_invited_and_accepted() {
     for bad in ["example", "a@b.example", "*.example.org", "bücher.example"] {
         let refused = set(&stage, 1, "domains", &[("email_domains", bad)]);
         assert_eq!(refused.status, 422, "{bad}");
-        refused.shows("has something that is no domain").shows(bad);
+        refused.shows("contains an invalid domain").shows(bad);
     }
     let many: Vec<String> = (0..51).map(|n| format!("d{n}.example")).collect();
     set(&stage, 1, "domains", &[("email_domains", &many.join("\n"))]).shows("at most 50 domains");

@@ -28,7 +28,7 @@ pub(super) fn pages(openapi: &Value) -> Vec<Source> {
         }
         pages.push(Source::new(format!("api/{name}"), format!("API: {name}"), page));
     }
-    let mut schemas = "# API: bodies\n\nWhat a client sends is as strict as the parser. What it receives may grow: ignore fields that you do not know.\n".to_owned();
+    let mut schemas = "# API: bodies\n\nRequests must match these schemas. Responses may get new fields: ignore fields that you do not know.\n".to_owned();
     for (name, schema) in object(&openapi["components"]["schemas"]) {
         if schema["properties"].is_object() {
             schemas.push_str(&format!("\n## {name}\n\n{}", fields(schema)));

@@ -7,10 +7,10 @@ use super::source::Source;
 use crate::text::cell;
 
 pub(super) fn pages() -> Vec<Source> {
-    let mut page = "# Field mappings\n\nFrom the tables that this version goes through. [Shippers and SIEMs](/docs/shippers) says how to use them.\n".to_owned();
+    let mut page = "# Field mappings\n\nThe mappings of this version. [Shippers and SIEMs](/docs/shippers) explains their use.\n".to_owned();
     for mapping in MAPPINGS {
         let (name, path) = (mapping.name, mapping.path);
-        page.push_str(&format!("\n## {name} to events\n\n`POST {path}`. The first place that has something counts.\n\n| Field of the event | From |\n|---|---|\n"));
+        page.push_str(&format!("\n## {name} to events\n\n`POST {path}`. The first source with a value is used.\n\n| Field of the event | From |\n|---|---|\n"));
         for row in mapping.rows {
             let places: Vec<String> = row.from.iter().map(|place| Place::words(*place)).collect();
             page.push_str(&format!("| `{}` | {} |\n", row.to, cell(&places.join(", then "))));

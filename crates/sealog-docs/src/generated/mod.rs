@@ -36,8 +36,9 @@ pub(crate) fn all(given: &Given<'_>) -> Vec<Source> {
 
 /// The first page: the contents.
 pub(crate) fn home(entries: &[Entry]) -> Source {
-    let mut markdown = "# Sealog documentation\n\nOf the program that shows it: the same version, the same settings, no network needed. \
-                        New here? The [quickstart](/docs/quickstart) takes five minutes.\n"
+    let mut markdown = "# Sealog documentation\n\n\
+                        The documentation of this server's version and settings. It needs no network. New \
+                        here? The [quickstart](/docs/quickstart) takes five minutes.\n"
         .to_owned();
     for part in PARTS {
         markdown.push_str(&format!("\n## {part}\n\n"));

@@ -44,8 +44,11 @@ pub(super) fn pages(program: &Program) -> Vec<Source> {
     if program.commands.is_empty() {
         return Vec::new();
     }
-    let mut list = "# Commands\n\nAll commands of this version, with what `--help` says of each. [The command line](/docs/command-line) says how they work together.\n\n\
-                    | Command | Purpose |\n|---|---|\n"
+    let mut list = "# Commands\n\n\
+                    All commands of this version with their `--help`. [The command line](/docs/command-line) \
+                    explains how they work together.\n\n\
+                    | Command | Purpose |\n\
+                    |---|---|\n"
         .to_owned();
     let mut pages: Vec<Source> = Vec::new();
     for command in &program.commands {
@@ -101,8 +104,11 @@ fn exit_codes(codes: &[(String, String)]) -> String {
 }
 
 fn settings(settings: &[Setting]) -> String {
-    let mut text = "# All settings\n\nFlags win over the environment, that over the file `sealog.toml`, and that over the default. [Settings](/docs/settings) explains those that need it.\n\n\
-                    | In the file | In the environment | Flag of `sealog serve` | Default | Meaning |\n|---|---|---|---|---|\n"
+    let mut text = "# All settings\n\n\
+                    Flags override the environment, which overrides the file `sealog.toml`, which overrides \
+                    the default. [Settings](/docs/settings) has more about some of them.\n\n\
+                    | In the file | In the environment | Flag of `sealog serve` | Default | Meaning |\n\
+                    |---|---|---|---|---|\n"
         .to_owned();
     for setting in settings {
         let Setting { key, variable, flag, default, help } = setting;

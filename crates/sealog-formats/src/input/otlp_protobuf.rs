@@ -28,7 +28,7 @@ impl From<Problem> for Reject {
     fn from(problem: Problem) -> Reject {
         match problem {
             Problem::Malformed => Reject::InvalidJson {
-                detail: "the body is no ExportLogsServiceRequest of Protocol Buffers".into(),
+                detail: "the body is not a Protocol Buffers ExportLogsServiceRequest".into(),
             },
             Problem::TooDeep => too_deep(),
             Problem::TooManyAttributes => too_many_attributes(),

@@ -9,7 +9,7 @@ pub struct NotAnEvent(String);
 
 impl std::fmt::Display for NotAnEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "this is no stored event: {}", self.0)
+        write!(f, "not a stored event: {}", self.0)
     }
 }
 
@@ -28,7 +28,7 @@ impl Event {
     pub(super) fn parse(text: &str) -> Result<Event, NotAnEvent> {
         let canonical = json::canonical(text).map_err(|error| NotAnEvent(error.to_string()))?;
         if !canonical.starts_with('{') {
-            return Err(NotAnEvent("it is no JSON object".into()));
+            return Err(NotAnEvent("it is not a JSON object".into()));
         }
         let event = Event { canonical };
         match NEEDED.iter().find(|name| event.json(name).is_none()) {

@@ -33,7 +33,7 @@ pub(crate) async fn get(
     let share = share.map_err(|exhausted| Failure::internal(&exhausted, request_id))?;
     let answer =
         app.service.store.pool().run(Lane::Compute, tenant_id, bytes, move || answer(&for_caller(&caller)));
-    let answer = answer.await.map_err(|_| Failure::internal(&"the store is closing", request_id))?;
+    let answer = answer.await.map_err(|_| Failure::internal(&"the store is shutting down", request_id))?;
     Ok(respond::large_json(StatusCode::OK, answer, share))
 }
 

@@ -129,7 +129,7 @@ fn answer(
     let rejected = taken.rejected().count();
     let summary = first.map(|(index, reject)| {
         format!(
-            "{rejected} of {} log records were refused; the first is number {index}: {}: {reject}",
+            "{rejected} of {} log records were rejected; the first is number {index}: {}: {reject}",
             taken.fates.len(),
             reject.code().as_str()
         )
@@ -170,17 +170,18 @@ fn cut_short(
     let failure = Failure::ingest(error, request_id);
     let next = if failure.code() == Code::EventIdempotencyKeyConflict {
         format!(
-            "Items from {retry_from} on were sent under this Idempotency-Key before, and others of them were accepted then: compare them with what is stored."
+            "Items from {retry_from} on were sent before with this Idempotency-Key, and the server then accepted other items: compare yours with the stored events."
         )
     } else if is_keyed {
-        "The same request under the same Idempotency-Key stores the others, and none twice.".to_owned()
+        "Repeat the same request with the same Idempotency-Key to store the others; no item is stored twice."
+            .to_owned()
     } else {
         format!(
-            "Send those from {retry_from} on again; whether those before {untried_from} are stored is not known without an Idempotency-Key."
+            "Send the items from {retry_from} on again. Without an Idempotency-Key, those before {untried_from} may already be stored."
         )
     };
     let message =
-        format!("{} {stored} of {} items are stored: see log_ids. {next}", failure.message(), fates.len());
+        format!("{} Stored {stored} of {} items: see log_ids. {next}", failure.message(), fates.len());
     let failure = failure.saying(message).with("log_ids", log_ids(fates));
     failure.with("retry_from", retry_from).with("untried_from", untried_from)
 }

@@ -221,7 +221,7 @@ impl hyper::body::Body for Pieces {
             }
             Err(error) => {
                 let request_id = self.request_id;
-                tracing::error!(%request_id, %error, "a read failed in the middle of a page");
+                tracing::error!(%request_id, %error, "a read failed in the middle of a page; the page is cut short");
                 Err(std::io::Error::other(error))
             }
         }))

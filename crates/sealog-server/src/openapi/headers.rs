@@ -21,14 +21,14 @@ pub(super) fn all() -> Value {
     json!({
         "X-Request-Id": header("The id of this request; errors repeat it as `request_id`.", schemas::request_id()),
         "Retry-After": header("Seconds to wait before the next request.", json!({ "type": "integer", "minimum": 1 })),
-        "Allow": header("The methods that the path has.", json!({ "type": "string" })),
+        "Allow": header("The methods that the path supports.", json!({ "type": "string" })),
         "Sealog-Chain-Seq": header(
             "The receipt's first half: the event's `chain_seq`; for a batch the first and the last one, such as `101-200`.",
             json!({ "type": "string", "pattern": "^[1-9][0-9]*(-[1-9][0-9]*)?$" }),
         ),
         "Sealog-Hash": header("The receipt's second half: the event's `hash`; for a batch the last one's.", schemas::hash()),
         "Idempotency-Replayed": header(
-            "There when the answer is that of an earlier request with the same Idempotency-Key.",
+            "Present if the response is that of an earlier request with the same Idempotency-Key.",
             json!({ "type": "string", "enum": ["true"] }),
         ),
         "ETag": header("Changes with the document.", json!({ "type": "string" })),

@@ -71,7 +71,7 @@ pub fn document(config: &Config, plans: &[Plan]) -> Value {
         "info": {
             "title": "Sealog",
             "summary": "A tamper-evident audit event log.",
-            "description": "Events are sealed into a SHA-256 hash chain when they are accepted. Use `error.code` for logic, never `error.message`. `HEAD` works wherever `GET` does, and is answered without a body.",
+            "description": "Events are sealed into a SHA-256 hash chain when they are accepted. Use `error.code` for logic, never `error.message`. `HEAD` works wherever `GET` does, without a body.",
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache License 2.0", "identifier": "Apache-2.0" },
         },
@@ -92,7 +92,7 @@ pub fn document(config: &Config, plans: &[Plan]) -> Value {
                 "operator_token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "The token from the server's configuration. Without one the operator's paths answer 404.",
+                    "description": "The token from the server's configuration. Without one the operator paths return 404.",
                 },
             },
         },

@@ -14,13 +14,13 @@ use crate::operator_routes;
 use crate::routes::{self, Operation};
 
 pub(super) const TAGS: [(&str, &str); 5] = [
-    ("events", "Logging, reading and verifying events."),
+    ("events", "Log, read and verify events."),
     (
         "ingest",
-        "Adapters for log shippers: the same validation, keys and limits, but each item is taken or refused by itself.",
+        "Adapters for log shippers: the same validation, keys and limits, but each item is accepted or rejected on its own.",
     ),
     ("actions", "The action catalog."),
-    ("operator", "How tenants, projects, keys, custom actions and dashboard users come to be."),
+    ("operator", "Create and change tenants, projects, keys, custom actions and dashboard users."),
     ("server", "The server itself."),
 ];
 
@@ -110,21 +110,21 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
         Operation::IngestJson => (
             "ingestJson",
             "Log events from a shipper",
-            "An array of events, or one for each line (NDJSON). Each is stored or refused by itself: `log_ids[i]` belongs to item i and is null where that was refused. More than 100 are stored in batches of 100, each of which counts as a request.",
+            "An array of events, or one per line (NDJSON). Each is stored or rejected on its own: `log_ids[i]` belongs to item i and is null if the item was rejected. More than 100 are stored in batches of 100, each of which counts as a request.",
             "ingest",
             Access::ApiKey,
         ),
         Operation::IngestCloudEvents => (
             "ingestCloudEvents",
             "Log CloudEvents",
-            "One CloudEvent 1.0 in structured mode, or an array of them. Each is stored or refused by itself, as with `/ingest/json`.",
+            "One CloudEvent 1.0 in structured mode, or an array of them. Each is stored or rejected on its own, as with `/ingest/json`.",
             "ingest",
             Access::ApiKey,
         ),
         Operation::IngestLogs => (
             "ingestLogs",
             "Log records of OpenTelemetry",
-            "OTLP/HTTP: an `ExportLogsServiceRequest` as JSON or, with `Content-Type: application/x-protobuf`, as Protocol Buffers; the answer has the same encoding. Attributes `audit.action`, `audit.actor` and `audit.resource` say what happened. A record that is refused is a partial success. Compressed bodies are refused.",
+            "OTLP/HTTP: an `ExportLogsServiceRequest` as JSON or, with `Content-Type: application/x-protobuf`, as Protocol Buffers; the answer has the same encoding. Attributes `audit.action`, `audit.actor` and `audit.resource` become the fields of the event. A rejected record makes the response a partial success. Compressed bodies are rejected.",
             "ingest",
             Access::ApiKey,
         ),
@@ -134,21 +134,21 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
         Operation::VerifyChain => (
             "verifyChain",
             "Verify a part of the hash chain",
-            "Broken chains are a 200, too: the answer says where the first break is.",
+            "A broken chain is also a 200: the response has the first break.",
             "events",
             Access::ApiKey,
         ),
         Operation::ReadEvent => (
             "readEvent",
             "Read one event",
-            "An event of another project does not exist, as far as this key is concerned.",
+            "An event of another project is a 404 for this key.",
             "events",
             Access::ApiKey,
         ),
         Operation::ListActions => (
             "listActions",
             "The action catalog",
-            "With a key: the actions that its tenant can use, and whether the plan includes them.",
+            "With a key: the actions of its tenant, and whether the plan includes them.",
             "actions",
             Access::AnyoneOrApiKey,
         ),
@@ -156,14 +156,14 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
         Operation::Ready => (
             "ready",
             "Whether the store accepts events",
-            "`reason` is for anybody; `detail` is for callers on the same machine that no proxy has passed on, or with the operator's token.",
+            "`reason` is public; `detail` is for direct requests from the same machine, or with the operator token.",
             "server",
             Access::AnyoneOrOperator,
         ),
         Operation::Metrics => (
             "metrics",
             "Counters and histograms, as Prometheus text",
-            "For callers on the same machine that no proxy has passed on, or with the operator's token. With `metrics_listen` it is on a listener of its own, and a 404 here.",
+            "For direct requests from the same machine, or with the operator token. With `metrics_listen` it has its own address, and is a 404 here.",
             "server",
             Access::AnyoneOrOperator,
         ),
@@ -182,20 +182,20 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
         Operation::LogBatch => (202, receipt("BatchAccepted")),
         Operation::IngestJson | Operation::IngestCloudEvents => {
             let mut answer = json_answer(
-                "At least one item is stored. `errors` says what is wrong with the others.",
+                "At least one item is stored. `errors` has the faults of the others.",
                 "ItemsTaken",
             );
             answer["headers"] = json!({ "Idempotency-Replayed": header("Idempotency-Replayed", false) });
             (202, answer)
         }
         Operation::IngestLogs => {
-            let mut answer = json_answer("The records that were not refused are stored.", "LogsTaken");
+            let mut answer = json_answer("The accepted records are stored.", "LogsTaken");
             answer["content"]["application/x-protobuf"] = json!({ "schema": { "type": "string" } });
             answer["headers"] = json!({ "Idempotency-Replayed": header("Idempotency-Replayed", false) });
             (200, answer)
         }
         Operation::ListEvents => (200, json_answer("A page of events.", "EventPage")),
-        Operation::VerifyChain => (200, json_answer("What was found.", "Verification")),
+        Operation::VerifyChain => (200, json_answer("The result.", "Verification")),
         Operation::ReadEvent => (200, json_answer("The event.", "StoredEvent")),
         Operation::ListActions => (200, json_answer("The actions.", "Catalog")),
         Operation::Health => (200, text_answer("The process is up.", "text/plain; charset=utf-8")),
@@ -217,11 +217,11 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
     };
     let mut success = vec![success];
     match operation {
-        Operation::Ready => success.push((503, json_answer("The store does not accept events.", "Ready"))),
+        Operation::Ready => success.push((503, json_answer("The store rejects events.", "Ready"))),
         Operation::IngestLogs => success.push((503, json_answer("The records could not be made durable (`event/write_failed`). A 503, because exporters try again at a 503 and give up at a 500.", "Error"))),
         Operation::OpenApi | Operation::Docs => success.push((
             304,
-            json!({ "description": "The document is still the one that If-None-Match names.", "headers": { "ETag": header("ETag", true) } }),
+            json!({ "description": "The document has not changed since the one in If-None-Match.", "headers": { "ETag": header("ETag", true) } }),
         )),
         _ => {}
     }
@@ -293,16 +293,14 @@ pub(super) fn describe_operator(
 ) -> Description {
     use operator_routes::Operation::*;
     let (id, summary, about) = match operation {
-        CreateTenant => (
-            "createTenant",
-            "Create a tenant",
-            "On the plan `top` and with active billing, unless said otherwise.",
-        ),
+        CreateTenant => {
+            ("createTenant", "Create a tenant", "The default is the plan `top` with active billing.")
+        }
         ListTenants => ("listTenants", "List tenants", ""),
         UpdateTenant => (
             "updateTenant",
             "Change a tenant",
-            "What is not given stays. A `rate_limit_rps` of null goes back to the plan's.",
+            "Omitted fields keep their values. A `rate_limit_rps` of null restores the plan's rate.",
         ),
         ReadTenant => ("readTenant", "Read a tenant", ""),
         CreateProject => ("createProject", "Create a project", ""),
@@ -310,12 +308,18 @@ pub(super) fn describe_operator(
         UpdateProject => (
             "updateProject",
             "Change a project",
-            "What is not given stays. A `rate_limit_rps` of null goes back to the plan's.",
+            "Omitted fields keep their values. A `rate_limit_rps` of null restores the plan's rate.",
         ),
         ReadProject => ("readProject", "Read a project", ""),
-        CreateKey => ("createKey", "Create an API key", "The answer has the key itself, this once."),
+        CreateKey => {
+            ("createKey", "Create an API key", "The response contains the key; it is not shown again.")
+        }
         ListKeys => ("listKeys", "List a project's keys", ""),
-        RevokeKey => ("revokeKey", "Revoke a key", "At once and for good. Twice is as once."),
+        RevokeKey => (
+            "revokeKey",
+            "Revoke a key",
+            "Takes effect immediately and cannot be undone. Revoking twice is not an error.",
+        ),
         CreateAction => {
             ("createAction", "Register a custom action", "Usable at once in all of the tenant's projects.")
         }
@@ -418,7 +422,7 @@ fn text_answer(description: &str, content_type: &str) -> Value {
 
 fn receipt(schema: &str) -> Value {
     let mut answer = json_answer(
-        "Sealed and on stable storage. The headers are a receipt: whoever keeps it can prove a later rewrite.",
+        "Sealed and on stable storage. The headers are a receipt: keep it to prove a later rewrite.",
         schema,
     );
     answer["headers"] = json!({
@@ -478,7 +482,7 @@ fn idempotency_key() -> Value {
     json!({
         "name": "Idempotency-Key",
         "in": "header",
-        "description": "Makes the request safe to repeat for 24 hours: the same key with the same body gets the first answer again.",
+        "description": "Makes the request safe to retry for 24 hours: the same key with the same body gets the first response again.",
         "schema": { "type": "string", "pattern": format!("^[!-~]{{1,{IDEMPOTENCY_KEY_BYTES_MAX}}}$") },
         "examples": { "uuid": { "value": "6f1c1d3e-0b52-4a43-9a3e-7b1f0a9d2c55" } },
     })
@@ -487,7 +491,7 @@ fn idempotency_key() -> Value {
 fn path_parameter(path: &str) -> Option<Value> {
     let name = path.split_once('{')?.1.split_once('}')?.0;
     let (schema, description) = match name {
-        "log_id" => (schemas::ulid_in_either_case(), "The event's id, in either case."),
+        "log_id" => (schemas::ulid_in_either_case(), "The event's id, in upper or lower case."),
         "page" => (json!({ "type": "string" }), "What follows `/docs/`."),
         _ => (schemas::uuid(), "A UUID."),
     };
@@ -516,12 +520,12 @@ fn list_parameter(parameter: ListParameter) -> Value {
 fn page_parameter(parameter: PageParameter) -> Value {
     match parameter {
         PageParameter::Cursor => {
-            query_parameter(parameter.as_str(), "`next_cursor` of the page before.", &schemas::not_empty())
+            query_parameter(parameter.as_str(), "`next_cursor` of the previous page.", &schemas::not_empty())
         }
         PageParameter::Limit => {
             let default = PageLimit::default().get();
             let about = format!(
-                "Items on the page, 1 to {}. Any other integer is taken for {default}, without an error.",
+                "Items on the page, 1 to {}. Any other integer means {default}, without an error.",
                 PageLimit::MAX
             );
             query_parameter(parameter.as_str(), &about, &json!({ "type": "integer", "default": default }))

@@ -138,10 +138,10 @@ pub(super) fn all(plans: &[Plan]) -> Value {
                     "doc_url": { "type": "string", "description": "The page about the code." },
                     "suggestion": { "type": "string", "description": "The closest known name; with `action/invalid` only." },
                     "valid_actions_url": { "type": "string", "description": "Where the actions are listed; with `action/invalid` only." },
-                    "items": { "type": "array", "items": reference("ItemError"), "description": "What is wrong with each item, of the first 100 that are refused; for `/ingest` only." },
-                    "log_ids": { "type": "array", "items": nullable(ulid()), "description": "Of a request to `/ingest` that has stored some items before it failed: `log_ids[i]` belongs to item i, and is null where that is not stored." },
-                    "retry_from": { "type": "integer", "minimum": 1, "description": "With `log_ids`: the first item that is neither stored nor refused." },
-                    "untried_from": { "type": "integer", "minimum": 1, "description": "With `log_ids`: from this item on nothing is stored. Those from `retry_from` up to it are of the batch that failed, of which only a request with the same Idempotency-Key can tell whether it is stored." },
+                    "items": { "type": "array", "items": reference("ItemError"), "description": "The errors of the first 100 rejected items; for `/ingest` only." },
+                    "log_ids": { "type": "array", "items": nullable(ulid()), "description": "For a request to `/ingest` that stored some items before it failed: `log_ids[i]` belongs to item i and is null if the item is not stored." },
+                    "retry_from": { "type": "integer", "minimum": 1, "description": "With `log_ids`: the first item that is neither stored nor rejected." },
+                    "untried_from": { "type": "integer", "minimum": 1, "description": "With `log_ids`: no item from this one on is stored. The items from `retry_from` to this one are in the failed batch; to find out whether it is stored, repeat the request with the same Idempotency-Key." },
                 }),
                 &["suggestion", "valid_actions_url", "items", "log_ids", "retry_from", "untried_from"],
             ) }),
@@ -150,8 +150,8 @@ pub(super) fn all(plans: &[Plan]) -> Value {
         "Ready": answer(
             &json!({
                 "ready": { "type": "boolean" },
-                "reason": { "type": "string", "examples": REASONS, "description": "Why events are refused, in one word." },
-                "detail": { "type": "string", "description": "The same in full, or what fails although events are accepted; for callers on the same machine or with the operator's token." },
+                "reason": { "type": "string", "examples": REASONS, "description": "Why events are rejected, in one word." },
+                "detail": { "type": "string", "description": "The reason in full, or faults that do not stop events; for callers on the same machine or with the operator token." },
                 "notices": texts,
             }),
             &["reason", "detail", "notices"],
@@ -230,8 +230,8 @@ fn items_taken() -> Value {
     json!({
         "accepted": { "type": "integer", "minimum": 0, "description": "Items that are stored." },
         "rejected": { "type": "integer", "minimum": 0 },
-        "log_ids": { "type": "array", "maxItems": ITEMS_MAX, "items": { "type": ["string", "null"] }, "description": "For each item its `log_id`, or null where it was refused." },
-        "errors": { "type": "array", "maxItems": ERRORS_MAX, "items": reference("ItemError"), "description": "What is wrong with the first of those that were refused." },
+        "log_ids": { "type": "array", "maxItems": ITEMS_MAX, "items": { "type": ["string", "null"] }, "description": "For each item its `log_id`, or null if it was rejected." },
+        "errors": { "type": "array", "maxItems": ERRORS_MAX, "items": reference("ItemError"), "description": "The errors of the first rejected items." },
         "request_id": request_id(),
     })
 }
@@ -257,13 +257,13 @@ fn event() -> Value {
         }),
         "metadata" => json!({
             "type": ["object", "null"],
-            "description": "Anything. Stored and returned as it was sent, without insignificant white space.",
+            "description": "Any members. Stored and returned as sent, without insignificant white space.",
         }),
         "ts_client" => json!({
             "type": ["string", "null"],
             "maxLength": FIELD_SCALARS_MAX,
             "pattern": NO_NUL,
-            "description": "The client's own time. Left out of the event if it is no RFC 3339 time.",
+            "description": "The client's own time. Omitted from the event if it is not an RFC 3339 time.",
         }),
         _ => json!({ "type": ["string", "null"], "maxLength": FIELD_SCALARS_MAX, "pattern": NO_NUL }),
     };
@@ -282,10 +282,10 @@ fn stored_event() -> Value {
             "type": "string",
             "format": "date-time",
             "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$",
-            "description": "When the server received it.",
+            "description": "Time when the server received the event.",
         }),
         "chain_seq" => {
-            json!({ "type": "integer", "minimum": 1, "description": "The place in the chain, without gaps." })
+            json!({ "type": "integer", "minimum": 1, "description": "The position in the chain, without gaps." })
         }
         "prev_hash" | "hash" => hash(),
         "country" => json!({ "type": "string", "description": "ISO 3166-1, two letters." }),

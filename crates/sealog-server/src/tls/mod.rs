@@ -196,14 +196,14 @@ impl Tls {
     pub fn say(&self, now_s: u64) {
         let (file, until) = (self.certificate.display(), iso_ms(self.not_after_s() * 1000));
         if self.not_after_s() <= now_s {
-            tracing::error!(%file, until, "the certificate has ended: no client will believe it; replace it, and it is taken without a restart");
+            tracing::error!(%file, until, "TLS certificate expired; clients will reject it. Replace the file, it is reloaded automatically");
         } else {
-            tracing::info!(%file, until, "TLS: the certificate is followed while the server runs");
+            tracing::info!(%file, until, "TLS is on; the certificate is reloaded when its file changes");
         }
         let mode = std::fs::metadata(&self.key).map(|file| file.permissions().mode());
         if mode.is_ok_and(|mode| mode & 0o007 != 0) {
             let key = self.key.display();
-            tracing::warn!(%key, "everybody on this machine can read the key of the certificate: chmod 600");
+            tracing::warn!(%key, "all users of this machine can read the private key; run chmod 600 on it");
         }
     }
 }
@@ -231,16 +231,16 @@ pub(crate) async fn follow(tls: Option<&Arc<Tls>>, now_s: impl Fn() -> u64) {
         let (sender, looked) = oneshot::channel();
         let thread = std::thread::Builder::new().name("sealog-tls".into());
         if let Err(error) = thread.spawn(move || sender.send(looking.look(asked, now_s))) {
-            tracing::warn!(%file, %error, "cannot look at the certificate");
+            tracing::warn!(%file, %error, "cannot read the certificate; retrying");
         }
         match looked.await {
             Ok(Looked::Taken { not_after_s }) => {
                 let until = iso_ms(not_after_s * 1000);
-                tracing::info!(%file, until, "the certificate was replaced; new connections get it");
+                tracing::info!(%file, until, "reloaded the certificate; new connections use it");
             }
             Ok(Looked::Refused { why }) => {
                 let until = iso_ms(tls.not_after_s() * 1000);
-                tracing::error!(%file, why, until, "the certificate was replaced by one that cannot be used; the one before stays in use");
+                tracing::error!(%file, why, until, "cannot use the new certificate; the previous one stays in use");
             }
             Ok(Looked::Same) if asked => tracing::info!(%file, "the certificate has not changed"),
             Ok(Looked::Same | Looked::Settling | Looked::RefusedBefore) | Err(_) => {}
@@ -253,7 +253,7 @@ fn stamps(certificate: &Path, key: &Path) -> Stamps {
 }
 
 fn ended(certificate: &Path, not_after_s: u64) -> String {
-    format!("{}: it has ended on {}", certificate.display(), iso_ms(not_after_s * 1000))
+    format!("{}: it expired on {}", certificate.display(), iso_ms(not_after_s * 1000))
 }
 
 fn load(certificate: &Path, key: &Path) -> Result<Loaded, String> {
@@ -262,13 +262,13 @@ fn load(certificate: &Path, key: &Path) -> Result<Loaded, String> {
     let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let chain = chain.map_err(|error| of(certificate, &error))?;
     let Some(first) = chain.first() else {
-        return Err(of(certificate, &"there is no certificate in it (-----BEGIN CERTIFICATE-----)"));
+        return Err(of(certificate, &"it contains no certificate (-----BEGIN CERTIFICATE-----)"));
     };
-    let not_after_s = not_after::not_after_s(first)
-        .ok_or_else(|| of(certificate, &"its first certificate cannot be read"))?;
+    let not_after_s =
+        not_after::not_after_s(first).ok_or_else(|| of(certificate, &"cannot read its first certificate"))?;
     let text = read_small(key).map_err(|error| of(key, &error))?;
     let private = PrivateKeyDer::from_pem_slice(&text)
-        .map_err(|_| of(key, &"there is no private key in it (-----BEGIN PRIVATE KEY-----)"))?;
+        .map_err(|_| of(key, &"it contains no private key (-----BEGIN PRIVATE KEY-----)"))?;
     let certified = CertifiedKey::from_der(chain, private, &ring::default_provider())
         .map_err(|error| format!("{} and {}: {error}", certificate.display(), key.display()))?;
     Ok(Loaded { key: Arc::new(certified), not_after_s })
@@ -280,7 +280,7 @@ fn read_small(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(io::Error::other(
-            "it has more than a megabyte; a certificate or key has a few kilobytes",
+            "it is larger than a megabyte; a certificate or key has a few kilobytes",
         ));
     }
     Ok(text)

@@ -214,7 +214,7 @@ fn a_file_that_is_missing_or_broken_at_the_start_is_an_error_that_names_it() {
     for broken in [&b""[..], b"not a database", &whole[..whole.len() / 2], &whole[1..]] {
         std::fs::write(&file, broken).unwrap();
         let error = Geo::open(&file).unwrap_err();
-        assert!(error.contains("city.mmdb: it is not a whole MMDB file"), "{error}");
+        assert!(error.contains("city.mmdb: it is not a complete MMDB file"), "{error}");
     }
     std::fs::write(&file, whole).unwrap();
     Geo::open(&file).unwrap();

@@ -456,7 +456,7 @@ fn what_a_mail_server_says_of_an_address_is_in_the_outbox_and_not_in_the_log() {
     let given_up = || wait(notified.service.control().given_up_notices(tenant_id, 9)).unwrap();
     eventually(|| given_up().len() == 1);
     assert!(given_up()[0].last_failure.as_deref().unwrap().contains(CONTACT));
-    let said = logs::errors_with("refuses a mail for good");
+    let said = logs::errors_with("rejected a mail for good");
     assert!(said.iter().any(|line| line.contains("550 5.1.1")), "{said:?}");
     assert!(!said.iter().any(|line| line.contains(CONTACT)), "{said:?}");
 }

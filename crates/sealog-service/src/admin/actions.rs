@@ -33,7 +33,7 @@ impl Admin {
         // Every caller of the tenant has them in memory, and `GET /v1/actions` shows them all.
         let known = self.administration().known_actions(tenant_id).await?;
         if known.len() >= ACTIONS_MAX && !known.iter().any(|known| known.action.action == action.action) {
-            return Err(invalid(format!("is one too many: a tenant has at most {ACTIONS_MAX}")).into());
+            return Err(invalid(format!("exceeds the limit of {ACTIONS_MAX} actions for a tenant")).into());
         }
         let metadata = json!({
             "action": action.action,
@@ -45,7 +45,7 @@ impl Admin {
         let records =
             vec![self.recorder(actor).record(&actions::ACTION_CREATED, &resource(&action.action), metadata)];
         let made = self.made(self.administration().create_action(tenant_id, action, records)).await;
-        made.map_err(|error| change_error(error, invalid("is registered already".into())))?
+        made.map_err(|error| change_error(error, invalid("is already registered".into())))?
             .ok_or(AdminError::NotFound)
     }
 

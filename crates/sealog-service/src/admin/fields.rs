@@ -74,14 +74,14 @@ pub fn rate(field: &str, given: Option<f64>) -> Result<u32, FieldError> {
     // 41.0 is a whole number, too, and is written as one; adding nothing makes -0 a 0.
     let rate = given.and_then(|rate| (rate + 0.0).to_string().parse::<u32>().ok());
     rate.ok_or_else(|| {
-        FieldError::new(field, "must be a whole number of requests a second, 0 for no limit, or null")
+        FieldError::new(field, "must be a whole number of requests per second, 0 for no limit, or null")
     })
 }
 
 pub(super) fn frameworks(field: &str, ids: Vec<String>) -> Result<FrameworkSet, FieldError> {
     let ids = texts(field, ids)?;
     let set = Catalog::builtin().framework_set(ids.iter().map(String::as_str));
-    set.map_err(|unknown| FieldError::new(field, format!("has the unknown framework {unknown:?}")))
+    set.map_err(|unknown| FieldError::new(field, format!("contains the unknown framework {unknown:?}")))
 }
 
 pub(super) fn plan(field: &str, given: String, plans: &[Plan]) -> Result<String, FieldError> {

@@ -35,7 +35,7 @@ impl KeyPolicy {
                 let days = self.days_max.unwrap_or(0);
                 Err(FieldError::new(
                     "expires_at",
-                    format!("must be at most {days} days from now: the organisation has set that"),
+                    format!("must be at most {days} days from now, the limit of the organisation"),
                 ))
             }
             (wanted, latest) => Ok(wanted.or(latest)),

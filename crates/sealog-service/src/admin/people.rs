@@ -32,7 +32,7 @@ pub struct MemberUpdate {
     pub may_give: Option<Vec<Role>>,
 }
 
-const LAST_OWNER: &str = "is the last owner whose membership does not end; make somebody else an owner first";
+const LAST_OWNER: &str = "is the last owner without an end date; make another member an owner first";
 
 impl Admin {
     /// Makes somebody a member at once. For those who vouch for the address, which are the operator and
@@ -44,7 +44,7 @@ impl Admin {
         input: MemberInput,
     ) -> Result<Member, AdminError> {
         if !matches!(actor, Actor::Operator | Actor::Host) {
-            return Err(AdminError::Internal(format!("{} cannot vouch for an address", actor.id())));
+            return Err(AdminError::Internal(format!("{} cannot confirm an address", actor.id())));
         }
         let email = fields::email("email", input.email)?;
         let role = fields::role("role", input.role)?;
@@ -76,7 +76,7 @@ impl Admin {
         let records = Records::told_by(move |_: Option<&Member>, member: &Member| {
             vec![added(&recorder, member.person.id, member.membership.role.as_str())]
         });
-        let exists = FieldError::new("email", "is a member of this tenant already");
+        let exists = FieldError::new("email", "is already a member of this tenant");
         let added = self.made(self.people().add_member(new, records)).await;
         added.map_err(|error| change_error(error, exists))?.ok_or(AdminError::NotFound)
     }
@@ -109,7 +109,9 @@ impl Admin {
         let member = self.made(self.people().update_member(tenant_id, person_id, change, records)).await?;
         match member.ok_or(AdminError::NotFound)? {
             MemberChanged::Done(member) => Ok(member),
-            MemberChanged::NotGiven => Err(FieldError::new("role", "is not for you to give or take").into()),
+            MemberChanged::NotGiven => {
+                Err(FieldError::new("role", "must be a role that you may grant or remove").into())
+            }
             MemberChanged::LastOwner => Err(FieldError::new("member", LAST_OWNER).into()),
         }
     }

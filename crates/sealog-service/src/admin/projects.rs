@@ -42,7 +42,7 @@ impl Admin {
         if matches!(actor, Actor::Person(_)) {
             let page = ListPage { after: None, limit: PROJECTS_MAX };
             if self.administration().projects(tenant_id, page).await?.len() >= PROJECTS_MAX {
-                let problem = format!("is one too many: an organisation has at most {PROJECTS_MAX} projects");
+                let problem = format!("exceeds the limit of {PROJECTS_MAX} projects for an organisation");
                 return Err(FieldError::new("name", problem).into());
             }
         }

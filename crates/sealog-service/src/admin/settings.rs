@@ -36,8 +36,7 @@ impl Admin {
         if let (Actor::Person(person_id), true) = (actor, is_required) {
             let authenticator = self.people().authenticator(person_id).await?;
             if !authenticator.is_some_and(|authenticator| authenticator.is_confirmed()) {
-                let problem =
-                    "can be required once you have an authenticator yourself: set one up in your account";
+                let problem = "needs an authenticator on your own account first: set one up in your account";
                 return Err(FieldError::new("totp_required", problem).into());
             }
         }
@@ -88,7 +87,7 @@ impl Admin {
         for word in words {
             let domain = word.strip_prefix('@').unwrap_or(word).to_ascii_lowercase();
             if !is_domain(&domain) {
-                let problem = "has something that is no domain; write each as example.com, in ASCII";
+                let problem = "contains an invalid domain; write each as example.com, in ASCII";
                 return Err(FieldError::new("email_domains", problem).into());
             }
             if !domains.contains(&domain) {

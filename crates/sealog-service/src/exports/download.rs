@@ -123,7 +123,7 @@ impl Download {
                 let chunk = self.store.range(self.chain, range).await?;
                 // What was dropped meanwhile would be missing from the file without a word.
                 if dropped_to(&*self.store, &self.export.new).await?.is_some() {
-                    return Err(StoreError::Read("events of the export were dropped for their age".into()));
+                    return Err(StoreError::Read("events of the export were deleted for their age".into()));
                 }
                 if let Some(next) = chunk.resume {
                     ranges.push_front((next, to));
@@ -164,8 +164,8 @@ impl Download {
         match known {
             Some(known) if is_same(known) => Ok(()),
             _ => {
-                tracing::error!(export = %id.0, chain = %self.chain, "an export has other bytes than its first download; verify the chain");
-                Err(StoreError::Read("the export has other bytes than its first download".into()))
+                tracing::error!(export = %id.0, chain = %self.chain, "an export differs from its first download; verify the chain");
+                Err(StoreError::Read("the export differs from its first download".into()))
             }
         }
     }

@@ -167,8 +167,8 @@ impl Exporter {
     pub async fn download(&self, person_id: PersonId, export: Export) -> Result<Download, StoreError> {
         let (new, chain) = (&export.new, chain_of(&export.new));
         let damaged = |what: &str| StoreError::Read(format!("the export {} has {what}", new.id.0));
-        let format = Format::parse(&new.format).ok_or_else(|| damaged("a format that is not known here"))?;
-        let query = Frozen::read(&new.query, chain).map_err(|_| damaged("a query that is not known here"))?;
+        let format = Format::parse(&new.format).ok_or_else(|| damaged("an unknown format"))?;
+        let query = Frozen::read(&new.query, chain).map_err(|_| damaged("an unknown query"))?;
         let query = Arc::new(query.within(new.from_ms, new.until_ms));
         let recorder = Recorder::new(Actor::Person(person_id), Arc::clone(&self.world));
         let metadata = json!({

@@ -105,7 +105,7 @@ impl Runner {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::warn!(%error, retry_in_s = self.every.as_secs(), "cannot look for jobs; retrying");
+                    tracing::warn!(%error, retry_in_s = self.every.as_secs(), "failed to poll for jobs; retrying");
                 }
             }
             tokio::select! {
@@ -119,7 +119,7 @@ impl Runner {
             for Parked { job, position, .. } in parked {
                 let now_ms = self.world.now_ms();
                 if let Err(error) = self.give_back(&job, position, now_ms, JobBack::Worked).await {
-                    tracing::warn!(kind = job.kind, job = %job.id.0, %error, "a job could not be given back; it goes on when its lease ends");
+                    tracing::warn!(kind = job.kind, job = %job.id.0, %error, "failed to release a job; it resumes when its lease expires");
                 }
             }
         };
@@ -171,7 +171,7 @@ impl Runner {
         parked: &mut Vec<Parked>,
     ) -> Result<(), StoreError> {
         if job.deaths >= DEATHS_MAX {
-            let cause = format!("{DEATHS_MAX} times it panicked, or its server ended while it worked on it");
+            let cause = format!("it panicked or its server exited {DEATHS_MAX} times during the work");
             return self.end(&job, JobOutcome::Failed { cause }, None, Vec::new()).await;
         }
         let (mut begun, mut kept, mut worked) = (Instant::now(), Instant::now(), false);
@@ -224,14 +224,14 @@ impl Runner {
                 Some(Ok(Err(error))) => {
                     let since_ms = job.failing_since_ms.filter(|_| !worked).unwrap_or(now_ms);
                     if now_ms.saturating_sub(since_ms) < GIVE_UP_MS {
-                        tracing::warn!(kind = job.kind, job = %job.id.0, %error, retry_in_s = RETRY_MS / 1000, "a job could not go on; retrying");
+                        tracing::warn!(kind = job.kind, job = %job.id.0, %error, retry_in_s = RETRY_MS / 1000, "a job failed; retrying");
                         let back = JobBack::Failing { since_ms };
                         return self.give_back(&job, position, now_ms.saturating_add(RETRY_MS), back).await;
                     }
                     (JobOutcome::Failed { cause: error.to_string() }, None, Vec::new())
                 }
                 Some(Err(panic)) if job.deaths + 1 < DEATHS_MAX => {
-                    tracing::error!(kind = job.kind, job = %job.id.0, panic, retry_in_s = RETRY_MS / 1000, "a job has panicked; retrying a few times");
+                    tracing::error!(kind = job.kind, job = %job.id.0, panic, retry_in_s = RETRY_MS / 1000, "a job panicked; retrying a few times");
                     let due_at_ms = now_ms.saturating_add(RETRY_MS);
                     return self.give_back(&job, position, due_at_ms, JobBack::Died).await;
                 }
@@ -251,7 +251,7 @@ impl Runner {
         records: Vec<NewRecord>,
     ) -> Result<(), StoreError> {
         if let JobOutcome::Failed { cause } = &outcome {
-            tracing::error!(kind = job.kind, job = %job.id.0, cause, "a job has failed");
+            tracing::error!(kind = job.kind, job = %job.id.0, cause, "a job failed for good");
         }
         let end = JobEnd { outcome, position, at_ms: self.world.now_ms(), records };
         self.control.end_job(job.id, job.claim, end).await?;

@@ -104,8 +104,9 @@ impl Unsubscription {
 }
 
 fn text_of(template: &str, parameters: &str, app_url: &str, secret: Option<&Token>) -> Result<Text, NoText> {
-    let parameters: Value = serde_json::from_str(parameters)
-        .map_err(|error| NoText::Damaged(format!("the parameters of the notice are no JSON: {error}")))?;
+    let parameters: Value = serde_json::from_str(parameters).map_err(|error| {
+        NoText::Damaged(format!("the parameters of the notice are not valid JSON: {error}"))
+    })?;
     let text = match template {
         quota::TEMPLATE => quota::text(&parameters, app_url),
         people::RESET => secret.map(|secret| people::reset_text(app_url, secret)),

@@ -73,7 +73,7 @@ impl Reminders {
         loop {
             if let Err(error) = self.pass().await {
                 let retry_in_s = self.every.as_secs();
-                tracing::warn!(%error, retry_in_s, "failed to look for notices that are due; retrying");
+                tracing::warn!(%error, retry_in_s, "failed to poll for due notices; retrying");
             }
             tokio::time::sleep(self.every).await;
         }
@@ -145,7 +145,7 @@ impl Reminders {
         let about = due.as_ref().map(|due| (due.tenant_id, due.key.clone()));
         let told = caught(self.tell(due)).await;
         if let (Some(cause), Some((tenant, key))) = (of_one_row(told)?, about) {
-            tracing::error!(%tenant, key, cause, "a notice that is due cannot be put into the outbox; the others go on");
+            tracing::error!(%tenant, key, cause, "failed to queue a due notice; continuing with the others");
         }
         Ok(())
     }

@@ -99,7 +99,7 @@ impl Notifier {
             };
             queued += usize::from(self.control.enqueue_notice(notice).await?);
         } else if people.is_empty() {
-            tracing::warn!(tenant_id = %tenant.id.0, notice = kind.name, "a notice has nobody to go to: the tenant has no contact, no owner and no admin");
+            tracing::warn!(tenant_id = %tenant.id.0, notice = kind.name, "dropped a notice: the tenant has no contact, owner or admin to receive it");
         }
         Ok(queued)
     }
@@ -146,7 +146,7 @@ impl Notifier {
         };
         let queued = self.control.enqueue_notices(people.into_iter().map(notice).collect()).await?;
         if queued > 0 {
-            tracing::info!(tenant_id = %tenant_id.0, notice = kind.name, about = key, people = queued, "a notice is in the outbox");
+            tracing::info!(tenant_id = %tenant_id.0, notice = kind.name, about = key, people = queued, "queued a notice in the outbox");
         }
         Ok(queued)
     }

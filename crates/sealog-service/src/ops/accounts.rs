@@ -88,7 +88,7 @@ impl OpsAccounts {
         let hash = password::hash(&*self.world, password).await?;
         let enrolled = self.control.enrol_ops_user(link.digest(), self.world.now_ms(), hash.clone()).await?;
         let user = enrolled.ok_or(EnrolError::Gone)?;
-        tracing::info!(operator = %user.id.0, address = %visitor.address, "an operator has set a password by a link");
+        tracing::info!(operator = %user.id.0, address = %visitor.address, "an operator set a password with a link");
         self.begin_half(&user, hash, None).await?.ok_or(EnrolError::Gone)
     }
 
@@ -116,7 +116,7 @@ impl OpsAccounts {
         let (Some(user), Some(hash)) = (user, hash.filter(|_| is_right)) else {
             self.counts.wrong_passwords.fetch_add(1, Ordering::Relaxed);
             // Where from, and not what was typed: that may be a password.
-            tracing::warn!(address = %visitor.address, "somebody failed to sign in as an operator");
+            tracing::warn!(address = %visitor.address, "failed operator sign-in");
             return Err(SignInError::Wrong);
         };
         self.throttle().was_right(&limits).await?;
@@ -197,7 +197,7 @@ impl OpsAccounts {
 
     fn wrong_code(&self, user: &OpsUser, visitor: &Visitor) -> CodeError {
         self.counts.wrong_codes.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(operator = %user.id.0, address = %visitor.address, "a wrong code for an operator's account");
+        tracing::warn!(operator = %user.id.0, address = %visitor.address, "wrong code for an operator account");
         CodeError::Wrong
     }
 

@@ -54,7 +54,7 @@ pub async fn add_operator(
     };
     match control.add_ops_user(new).await {
         Ok(user) => {
-            tracing::info!(operator = %user.id.0, "an operator's account waits for its password");
+            tracing::info!(operator = %user.id.0, "created an operator account; it has no password yet");
             let url = Secret(format!("{console_url}/enrol#{}", token.0.0));
             Ok(EnrolmentLink { id: user.id, url, expires_at_ms })
         }
@@ -67,7 +67,7 @@ pub async fn add_operator(
 pub async fn remove_operator(control: &Control, world: &dyn World, email: &str) -> Result<bool, StoreError> {
     let removed = control.remove_ops_user(email.trim().to_owned(), world.now_ms()).await?;
     if let Some(user) = &removed {
-        tracing::info!(operator = %user.id.0, "an operator's account was removed, and its sessions have ended");
+        tracing::info!(operator = %user.id.0, "removed an operator account and ended its sessions");
     }
     Ok(removed.is_some())
 }

@@ -89,7 +89,7 @@ impl Desk {
         let record = recorder.record(&actions::LOSS_ACCEPTANCE_ORDERED, &resource, metadata);
         self.keep(chain.tenant_id, record).await?;
         let receipt = self.store.accept_loss(chain, reason.to_owned()).await?;
-        tracing::warn!(by = %who.id(), %chain, seq = receipt.first_seq, "the loss of a chain's last events was accepted; it goes on");
+        tracing::warn!(by = %who.id(), %chain, seq = receipt.first_seq, "accepted the loss of a chain's last events; the chain accepts events again");
         // Records of a system chain have waited for this.
         self.wake.wake();
         let event = self.store.get(chain, receipt.log_ids[0]).await?;

@@ -13,7 +13,7 @@ impl Desk {
         let row = self.mail(id).await?;
         let records = self.of_mail(who, &actions::MAIL_RETRIED, &row);
         let changed = self.control.retry_notice(id, self.world.now_ms(), records).await?;
-        self.told(who, id, changed, "an operator has a mail tried again");
+        self.told(who, id, changed, "an operator retried a mail");
         Ok(changed)
     }
 
@@ -22,7 +22,7 @@ impl Desk {
         let row = self.mail(id).await?;
         let records = self.of_mail(who, &actions::MAIL_GIVEN_UP, &row);
         let changed = self.control.give_up_notice(id, self.world.now_ms(), records).await?;
-        self.told(who, id, changed, "an operator gave up a mail");
+        self.told(who, id, changed, "an operator cancelled a mail");
         Ok(changed)
     }
 

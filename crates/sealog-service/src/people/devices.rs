@@ -72,7 +72,7 @@ impl Accounts {
             seen => seen?,
         };
         if seen == DeviceSeen::New {
-            tracing::info!(person_id = %person.id.0, "somebody signed in with a new browser; a notice is in the outbox");
+            tracing::info!(person_id = %person.id.0, "sign-in with a new browser; queued a notice");
         }
         Ok(token)
     }

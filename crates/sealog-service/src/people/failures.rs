@@ -33,7 +33,7 @@ impl Accounts {
         let (people, now_ms) = (Arc::clone(&self.control), self.world.now_ms());
         tokio::spawn(async move {
             if let Err(error) = people.count_failure(person_id, what, now_ms).await {
-                tracing::error!(%error, "failed to count a failed sign-in; the system chain will not tell of it");
+                tracing::error!(%error, "failed to record a failed sign-in; it will be missing from the system chain");
             }
         });
     }

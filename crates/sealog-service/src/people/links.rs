@@ -132,7 +132,7 @@ impl Accounts {
         let accounts = self.clone();
         tokio::spawn(async move {
             if let Err(Failed(error)) = accounts.mail_reset(email).await {
-                tracing::error!(%error, "a link to a new password could not be put into the outbox");
+                tracing::error!(%error, "failed to queue a password link");
             }
         });
         Ok(Reset::Accepted)
@@ -145,9 +145,7 @@ impl Accounts {
         }
         let limit = (subject("reset mail", person.email.to_lowercase().as_bytes()), RESETS_PER_ADDRESS);
         if !self.is_within([limit], HOUR_MS).await? {
-            tracing::info!(
-                "no link to a new password was mailed: the address has had enough of them in this hour"
-            );
+            tracing::info!("did not mail a password link; the address has reached its hourly limit");
             return Ok(());
         }
         let now_ms = self.world.now_ms();

@@ -24,100 +24,100 @@ macro_rules! vocabulary {
 vocabulary! {
     TENANT_CREATED = "sealog.tenant_created", "configuration", "info", "The organisation was created.";
     TENANT_CHANGED = "sealog.tenant_changed", "configuration", "info",
-        "Name, plan, contact, trial, billing or rate of the organisation was changed.";
+        "The name, plan, contact, trial, billing or rate of the organisation was changed.";
     PROJECT_CREATED = "sealog.project_created", "configuration", "info", "A project was created.";
-    PROJECT_CHANGED = "sealog.project_changed", "configuration", "info", "Name or rate of a project was changed.";
+    PROJECT_CHANGED = "sealog.project_changed", "configuration", "info", "The name or rate of a project was changed.";
     FRAMEWORKS_CHANGED = "sealog.frameworks_changed", "configuration", "warning",
         "Frameworks were enabled or disabled for a project.";
     KEY_CREATED = "sealog.key_created", "api_key", "warning", "An API key was created.";
     KEY_REVOKED = "sealog.key_revoked", "api_key", "warning", "An API key was revoked.";
     KEY_ROLLED = "sealog.key_rolled", "api_key", "warning",
-        "An API key was made in place of another, which works no longer than it says.";
+        "An API key replaced another, which expires at the given time.";
     KEY_POLICY_CHANGED = "sealog.key_policy_changed", "api_key", "warning",
-        "The longest lifetime of new API keys was set or removed.";
+        "The maximum lifetime of new API keys was set or removed.";
     SETTINGS_CHANGED = "sealog.settings_changed", "configuration", "warning",
-        "Security, time zone or privacy text of the organisation was changed.";
+        "The security settings, time zone or privacy text of the organisation were changed.";
     ACTION_RETIRED = "sealog.action_retired", "configuration", "warning",
-        "A custom action was retired: new events with it are refused.";
+        "A custom action was retired; new events with it are rejected.";
     ACTION_CREATED = "sealog.action_created", "configuration", "info", "A custom action was registered.";
-    MEMBER_ADDED = "sealog.member_added", "access_control", "warning", "Somebody became a member.";
+    MEMBER_ADDED = "sealog.member_added", "access_control", "warning", "A member joined.";
     MEMBER_CHANGED = "sealog.member_changed", "access_control", "warning",
-        "Role, grants or end of a membership was changed.";
-    MEMBER_INVITED = "sealog.member_invited", "access_control", "warning", "Somebody was invited to become a member.";
-    INVITATION_WITHDRAWN = "sealog.invitation_withdrawn", "access_control", "info", "An invitation was taken back.";
+        "The role, grants or end of a membership was changed.";
+    MEMBER_INVITED = "sealog.member_invited", "access_control", "warning", "A person was invited to join.";
+    INVITATION_WITHDRAWN = "sealog.invitation_withdrawn", "access_control", "info", "An invitation was cancelled.";
     ACCOUNT_CLAIMED = "sealog.account_claimed", "access_control", "warning",
-        "The owner that the first run made got an address and a password.";
+        "The owner account of the first run was claimed.";
     SIGNED_IN = "sealog.signed_in", "auth", "info", "A member signed in to the dashboard.";
     SIGN_IN_FAILED = "sealog.sign_in_failed", "auth", "warning",
-        "Somebody failed to sign in as a member, with a wrong password or code; at most one event a minute, with counts.";
+        "Sign-ins of a member failed with a wrong password or code; at most one event a minute, with counts.";
     PASSWORD_CHANGED = "sealog.password_changed", "auth", "warning",
-        "A member changed the password, or set a new one by a link.";
+        "A member changed the password, or set a new one with a link.";
     RESET_LINK_MADE = "sealog.reset_link_made", "auth", "warning",
-        "Somebody on the host of the server made a link that sets a new password for a member, or claims the first owner's account.";
+        "A command on the server's host created a link that sets a member's password or claims the first owner account.";
     AUTHENTICATOR_CHANGED = "sealog.authenticator_changed", "auth", "warning",
-        "A member set up or removed an authenticator, or made new recovery codes.";
-    EVENTS_VIEWED = "sealog.events_viewed", "data_access", "info", "An auditor looked at a list of events.";
-    EVENT_VIEWED = "sealog.event_viewed", "data_access", "info", "An auditor looked at an event.";
+        "A member set up or removed an authenticator, or created new recovery codes.";
+    EVENTS_VIEWED = "sealog.events_viewed", "data_access", "info", "An auditor viewed a list of events.";
+    EVENT_VIEWED = "sealog.event_viewed", "data_access", "info", "An auditor viewed an event.";
     PAGE_VIEWED = "sealog.page_viewed", "data_access", "info",
-        "An auditor looked at figures, keys, verifications, exports, cases, shared views or the system log.";
+        "An auditor viewed figures, keys, verifications, exports, cases, shared views or the system log.";
     VIEW_SHARED = "sealog.view_shared", "configuration", "info",
-        "Somebody shared a saved view with those who may see a project, or changed one that is shared.";
-    VIEW_UNSHARED = "sealog.view_unshared", "configuration", "info", "A shared view was taken back or removed.";
-    EXPORT_CREATED = "sealog.export_created", "data_access", "warning", "Somebody made an export of events.";
+        "A saved view was shared with everyone who can see a project, or a shared view was changed.";
+    VIEW_UNSHARED = "sealog.view_unshared", "configuration", "info", "A shared view was unshared or removed.";
+    EXPORT_CREATED = "sealog.export_created", "data_access", "warning", "An export of events was created.";
     EXPORT_DOWNLOADED = "sealog.export_downloaded", "data_access", "warning",
-        "Somebody downloaded an export of events.";
+        "An export of events was downloaded.";
     EXPORT_REMOVED = "sealog.export_removed", "data_access", "info",
-        "An export that was downloaded gave way to a newer one.";
-    CASE_OPENED = "sealog.case_opened", "gdpr", "info", "Somebody opened a case for a request of a data subject.";
+        "A downloaded export was removed to make space for a newer one.";
+    CASE_OPENED = "sealog.case_opened", "gdpr", "info", "A case was opened for a request of a data subject.";
     CASE_MOVED = "sealog.case_moved", "gdpr", "info",
-        "Somebody brought a case from one state to another; the note is in the case, its salted digest here.";
+        "A case changed its state; the note is in the case, its salted digest here.";
     CASE_CHANGED = "sealog.case_changed", "gdpr", "info",
-        "Somebody changed what a case holds; the names of the fields are here, never what they held.";
+        "Fields of a case were changed; the event has their names, never their values.";
     CASE_HOLIDAYS_CHANGED = "sealog.case_holidays_changed", "configuration", "info",
-        "The days off that statutory dates go by were changed.";
+        "The holidays for statutory deadlines were changed.";
     CASE_REGISTER_DOWNLOADED = "sealog.case_register_downloaded", "data_access", "warning",
-        "Somebody downloaded the register of cases.";
+        "The register of cases was downloaded.";
     VERIFICATION_STARTED = "sealog.verification_started", "configuration", "info",
-        "Somebody started the verification of a chain.";
+        "The verification of a chain was started.";
     VERIFICATION_CANCELLED = "sealog.verification_cancelled", "configuration", "info",
-        "Somebody cancelled the verification of a chain.";
+        "The verification of a chain was cancelled.";
     VERIFICATION_ENDED = "sealog.verification_ended", "configuration", "info",
-        "A verification found nothing wrong with a chain.";
+        "A verification found a chain valid.";
     CASE_SEARCH_STARTED = "sealog.case_search_started", "data_access", "warning",
-        "Somebody started a search for the events of a data subject.";
+        "A search for the events of a data subject was started.";
     CASE_SEARCH_STOPPED = "sealog.case_search_stopped", "data_access", "info",
-        "Somebody stopped the search of a case.";
+        "The search of a case was stopped.";
     CASE_SEARCH_RESUMED = "sealog.case_search_resumed", "data_access", "info",
-        "Somebody let the search of a case go on.";
+        "The search of a case was resumed.";
     CASE_SEARCH_ENDED = "sealog.case_search_ended", "data_access", "info",
-        "The search of a case has ended; what it found is frozen in the case.";
+        "The search of a case finished; the case keeps its results.";
     CASE_REVIEWED = "sealog.case_reviewed", "data_access", "info",
-        "Somebody decided what of the found events is disclosed: how many, and how.";
+        "Found events were reviewed; the event has the number and the decision.";
     CASE_PACKAGE_STARTED = "sealog.case_package_started", "data_access", "warning",
-        "Somebody asked for the package of a case.";
+        "The package of a case was requested.";
     CASE_PACKAGE_BUILT = "sealog.case_package_built", "data_access", "info",
-        "The package of a case was made, with this digest.";
+        "The package of a case was built, with this digest.";
     CASE_PACKAGE_DOWNLOADED = "sealog.case_package_downloaded", "data_access", "warning",
-        "Somebody downloaded the package of a case.";
+        "The package of a case was downloaded.";
     CASE_PACKAGE_DROPPED = "sealog.case_package_dropped", "data_access", "info",
-        "The package of a case has expired and was removed; its digest stays.";
+        "The package of a case expired and was removed; its digest is kept.";
     CASE_LETTER_CHANGED = "sealog.case_letter_changed", "data_access", "info",
-        "Somebody edited a letter of a case.";
+        "A letter of a case was edited.";
     NOTICES_CHOSEN = "sealog.notices_chosen", "configuration", "info",
-        "Somebody chose which optional notices they get, by a page or by the link of a mail.";
+        "A member changed which optional notices to get, on a page or with the link in a mail.";
     LOSS_ACCEPTANCE_ORDERED = "sealog.loss_acceptance_ordered", "configuration", "critical",
-        "An operator ordered that a chain go on without its lost events; the acceptance is an event of that chain.";
+        "An operator accepted the lost events of a chain; the acceptance is an event of that chain.";
     MAIL_RETRIED = "sealog.mail_retried", "configuration", "info",
-        "An operator had a mail on behalf of the organisation tried again.";
+        "An operator retried a mail for the organisation.";
     MAIL_GIVEN_UP = "sealog.mail_given_up", "configuration", "warning",
-        "An operator gave up a mail on behalf of the organisation.";
+        "An operator cancelled a mail for the organisation.";
     JOB_CANCELLED = "sealog.job_cancelled", "configuration", "warning", "An operator cancelled a job of the organisation.";
     STORE_RESTORED = "sealog.store_restored", "configuration", "critical",
-        "The store was restored from a backup; if that is older than what the store is known to have held, the lost events are named.";
+        "The store was restored from a backup; if the backup was missing acknowledged events, the event names them.";
     TEST_EVENTS_DROPPED = "sealog.test_events_dropped", "configuration", "info",
-        "Old test events are dropped for their age: of each chain all events up to the one that is named.";
+        "Old test events are deleted: in each chain, all events up to the named one.";
     BASELINE = "sealog.baseline", "configuration", "warning",
-        "What the store held without a record of it when this version was first started.";
+        "The state of the store without a record at the first start of this version.";
     CHAIN_BROKEN = "sealog.chain_broken", "configuration", "critical", "A verification found a chain broken.";
 }
 

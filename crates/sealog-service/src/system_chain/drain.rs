@@ -103,7 +103,7 @@ impl Drain {
             let pause = match self.round(&mut resting, number).await {
                 Ok(round) => {
                     if let Some(error) = round.first_error {
-                        tracing::warn!(tenants = round.failed, %error, "records could not be appended to system chains; retrying with backoff");
+                        tracing::warn!(tenants = round.failed, %error, "failed to append records to system chains; retrying with backoff");
                     }
                     if round.more {
                         continue;
@@ -111,7 +111,7 @@ impl Drain {
                     resting.next(self.every)
                 }
                 Err(error) => {
-                    tracing::warn!(%error, retry_in_s = self.every.as_secs(), "cannot read the records for system chains; retrying");
+                    tracing::warn!(%error, retry_in_s = self.every.as_secs(), "failed to read the records for system chains; retrying");
                     self.every
                 }
             };
@@ -189,7 +189,7 @@ impl Drain {
     async fn append(&self, chain: ChainId, record: &PendingRecord) -> Result<(), StoreError> {
         let refused = |cause: String| StoreError::Refused(format!("the record {} {cause}", record.id));
         let parsed = event::parse_single(record.draft.as_bytes()).and_then(|draft| draft);
-        let mut draft = parsed.map_err(|reject| refused(format!("is no event: {reject}")))?;
+        let mut draft = parsed.map_err(|reject| refused(format!("is not a valid event: {reject}")))?;
         // One of a newer version is sealed as it is, without the two.
         if let Some(known) = json::decode(draft.text.fields().action).as_deref().and_then(actions::find) {
             draft.annotations.category = Some(known.category.into());
@@ -199,8 +199,8 @@ impl Drain {
         let (key, fingerprint) = (record.id.to_string(), record.draft.as_bytes());
         match self.ingest.append_once(chain, &key, fingerprint, draft, request_id).await? {
             Once::Done => Ok(()),
-            Once::InFlight => Err(refused("is being appended by somebody else".into())),
-            Once::Conflict => Err(refused("has the id of another one".into())),
+            Once::InFlight => Err(refused("is being appended by another server".into())),
+            Once::Conflict => Err(refused("has the id of another record".into())),
         }
     }
 

@@ -85,7 +85,7 @@ pub async fn check(store: &dyn Store) -> Result<Drops, StoreError> {
             if chains.is_empty() {
                 found
                     .unproven
-                    .push(format!("test chain {chain}: dropped up to {chain_seq}, by the store's own word"));
+                    .push(format!("test chain {chain}: deleted up to {chain_seq}, as recorded by the store"));
                 continue;
             }
             // A step of a larger drop ends before the record does.
@@ -97,7 +97,7 @@ pub async fn check(store: &dyn Store) -> Result<Drops, StoreError> {
             };
             if !is_recorded {
                 found.unrecorded.push(format!(
-                    "test chain {chain}: events up to {chain_seq} are said to be dropped, and the system chain of its tenant has no record of it"
+                    "test chain {chain}: events up to {chain_seq} are marked as deleted, but the system chain of its tenant has no record of it"
                 ));
             }
         }

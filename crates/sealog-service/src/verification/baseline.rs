@@ -62,7 +62,7 @@ impl Baseline {
         let mut records = drops::records(&recorder, &actions::BASELINE, dropped);
         let compared = sealed_state::compare(&*self.store, &self.control, tenant_id).await?;
         let Some((rows, differences)) = compared else {
-            return Err(StoreError::Refused(format!("the control data of {tenant_id} changes all the time")));
+            return Err(StoreError::Refused(format!("the control data of {tenant_id} keeps changing")));
         };
         if !differences.is_empty() {
             let (keys, members) = rows.named();

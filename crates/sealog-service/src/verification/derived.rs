@@ -83,7 +83,7 @@ impl Work for DerivedCheck {
                 self.compare_derived(&mut progress).await?;
             } else if self.compare_tenants(&mut progress).await? {
                 let Progress { events, faults, .. } = progress;
-                tracing::info!(events, faults, "derived data and control data were compared with the events");
+                tracing::info!(events, faults, "compared derived data and control data with the events");
                 return Ok(Step::Done { position: progress.to_bytes(), records: Vec::new() });
             }
             tokio::time::sleep(begun.elapsed().min(REST_MAX)).await;
@@ -124,7 +124,10 @@ impl DerivedCheck {
             progress.after = Some(tenant.id.0);
         }
         for fault in &faults {
-            tracing::error!(fault, "what the store holds does not match what was sealed or seen of it");
+            tracing::error!(
+                fault,
+                "stored data does not match its sealed or previously seen state; keep a copy as evidence"
+            );
         }
         progress.faults += faults.len() as u64;
         Ok(tenants.len() < TENANTS)

@@ -74,7 +74,7 @@ pub(super) async fn gone(
                 continue;
             }
             if contradiction(store, control, chain).await?.is_some() {
-                gone.push(format!("chain {chain} has no events, and an earlier verification has seen some"));
+                gone.push(format!("chain {chain} has no events, but an earlier verification saw some"));
             }
         }
         match projects.last() {

@@ -112,7 +112,7 @@ impl Scheduler {
             let mut pause = self.every;
             if let Err(error) = self.sweep(schedule, &mut sweep).await {
                 pause = self.every.saturating_mul(12);
-                tracing::warn!(%error, retry_in_s = pause.as_secs(), "scheduled verifications cannot be queued; retrying");
+                tracing::warn!(%error, retry_in_s = pause.as_secs(), "failed to queue scheduled verifications; retrying");
             }
             tokio::time::sleep(pause).await;
         }
@@ -154,7 +154,7 @@ impl Scheduler {
             let looked = caught(self.look(schedule, night, chain, sweep)).await;
             if let Some(cause) = of_one_row(looked)? {
                 // It is looked at again in the next night, and counted as stale until then.
-                tracing::error!(%chain, cause, "a scheduled verification cannot be queued; those of other chains go on");
+                tracing::error!(%chain, cause, "failed to queue a scheduled verification; continuing with other chains");
             }
             sweep.chains.pop_front();
         }
@@ -291,7 +291,7 @@ impl Scheduler {
             if let Some(tenant) = self.control.tenant(*tenant_id).await? {
                 let reported = caught(self.report(schedule.begins_ms(night), night, &tenant, chains)).await;
                 if let Some(cause) = of_one_row(reported)? {
-                    tracing::error!(tenant = %tenant_id, cause, "a weekly report cannot be made; those of others go on");
+                    tracing::error!(tenant = %tenant_id, cause, "failed to create a weekly report; continuing with other organisations");
                 }
             }
             sweep.reports.pop_front();

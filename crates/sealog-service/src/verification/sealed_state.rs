@@ -178,14 +178,14 @@ impl Sealed {
         for key in &rows.keys {
             let name = key_name(key);
             match self.keys.get(&name) {
-                None => found.push(format!("{name} exists, and no record says that it was created")),
+                None => found.push(format!("{name} exists without a record of its creation")),
                 Some(sealed) => found.extend(sealed.difference(key).map(|what| format!("{name} {what}"))),
             }
         }
         for member in &rows.members {
             let name = member_name(member);
             match self.members.get(&name) {
-                None => found.push(format!("{name} exists, and no record says that it was added")),
+                None => found.push(format!("{name} exists without a record of its addition")),
                 Some(sealed) => found.extend(sealed.difference(member).map(|what| format!("{name} {what}"))),
             }
         }
@@ -193,7 +193,7 @@ impl Sealed {
             rows.keys.iter().map(key_name).chain(rows.members.iter().map(member_name)).collect();
         let recorded = self.keys.keys().chain(self.members.keys());
         let gone = recorded.filter(|name| !names.contains(*name));
-        found.extend(gone.map(|name| format!("{name} is recorded, and gone")));
+        found.extend(gone.map(|name| format!("{name} is recorded but missing")));
         found
     }
 }
@@ -221,16 +221,16 @@ impl SealedKey {
         let is_revoked = key.revoked_at_ms.is_some();
         let end = key.revoked_at_ms.or(key.expires_at_ms);
         if !is_same {
-            return Some("has another project, mode or prefix than its record");
+            return Some("differs from its record in project, mode or prefix");
         }
         match (self.is_revoked, &self.replaced_until) {
             (true, _) if is_revoked => None,
-            (true, _) => Some("was revoked by its record, and is not"),
+            (true, _) => Some("is recorded as revoked but is active"),
             (false, Some(until)) if *until == time(end) => None,
-            (false, Some(_)) => Some("was replaced, and ends at another time than its record says"),
-            (false, None) if is_revoked => Some("is revoked, and no record says so"),
+            (false, Some(_)) => Some("was replaced, and its end differs from its record"),
+            (false, None) if is_revoked => Some("is revoked without a record"),
             (false, None) if self.expires_at == time(key.expires_at_ms) => None,
-            (false, None) => Some("expires at another time than its record says"),
+            (false, None) => Some("has another expiry than its record"),
         }
     }
 }
@@ -240,15 +240,15 @@ impl SealedMember {
         let now = &member.membership;
         if self.role != now.role.as_str() {
             let sealed = self.role.as_str().unwrap_or("nothing");
-            return Some(format!("has the role {}, and its record says {sealed}", now.role.as_str()));
+            return Some(format!("has the role {}, but its record has {sealed}", now.role.as_str()));
         }
         if self.ends_at.as_ref().is_some_and(|end| *end != time(now.ends_at_ms)) {
-            return Some("ends at another time than its record says".into());
+            return Some("has another end than its record".into());
         }
         let sealed = self.grants.as_ref();
         sealed
             .filter(|sealed| **sealed != grants(&now.grants))
-            .map(|_| "has other grants than its record says".into())
+            .map(|_| "has other grants than its record".into())
     }
 }
 
@@ -282,9 +282,7 @@ pub(super) async fn unnamed(store: &dyn Store, control: &Arc<Control>) -> Result
         // The row is there before the first record is sealed.
         let tenant_id = control.tenant_of_system_project(chain.project_id).await?;
         if tenant_id != Some(chain.tenant_id) {
-            found.push(format!(
-                "no tenant names the system chain {chain}: its records are not shown to anybody"
-            ));
+            found.push(format!("no tenant refers to the system chain {chain}: its records are not visible"));
         }
     }
     Ok(found)
@@ -312,7 +310,7 @@ pub(super) async fn compare(
         let before = Standing::of(store, control, tenant_id).await?;
         let Some(rows) = Rows::read(control, tenant_id).await? else {
             let rows = Rows { keys: Vec::new(), members: Vec::new() };
-            return Ok(Some((rows, vec!["has too many keys or members to be compared".into()])));
+            return Ok(Some((rows, vec!["has too many keys or members to compare".into()])));
         };
         let mut records = Vec::new();
         if let Some((chain, _)) = before.head {

@@ -35,10 +35,7 @@ impl Work for Verifier {
     fn step<'a>(&'a self, job: &'a Job, position: &'a [u8]) -> BoxFuture<'a, Result<Step, StoreError>> {
         Box::pin(async move {
             let Some(run) = Run::of(job) else {
-                return Ok(Step::Failed {
-                    cause: "its parameters are not known here".into(),
-                    records: vec![],
-                });
+                return Ok(Step::Failed { cause: "its parameters are unknown".into(), records: vec![] });
             };
             self.check(&run, Progress::parse(run.from, position)).await
         })

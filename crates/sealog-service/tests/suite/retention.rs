@@ -186,8 +186,8 @@ fn a_drop_without_its_record_is_a_finding_where_the_system_chain_is_at_hand() {
         let found = block(drops::check(store)).unwrap();
         assert_eq!((found.unrecorded.len(), found.unproven.len()), (0, 2), "no system chain is at hand");
         assert!(
-            found.unproven[0].contains("dropped up to")
-                && found.unproven[0].ends_with("by the store's own word")
+            found.unproven[0].contains("deleted up to")
+                && found.unproven[0].ends_with("as recorded by the store")
         );
         // The tenant gets a system chain; it says nothing of this chain.
         let system = wait(stage.control.system_project(TENANT, ProjectId::system_from_random([7; 16])));

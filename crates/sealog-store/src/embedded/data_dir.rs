@@ -87,7 +87,7 @@ impl DataDir {
             Err(TryLockError::WouldBlock) => return Err(OpenError::Locked { holder: holder(path) }),
             // Network file systems cannot lock a directory. The file in it is what is left there.
             Err(TryLockError::Error(error)) if cannot_lock_directories(&error) => {
-                tracing::warn!(%error, path = %path.display(), "the file system cannot lock a directory; only the file LOCK keeps other processes out");
+                tracing::warn!(%error, path = %path.display(), "the file system cannot lock a directory; only the file LOCK protects it from other processes");
             }
             Err(TryLockError::Error(error)) => return Err(io(error)),
         }
@@ -119,18 +119,18 @@ impl DataDir {
                 Ok(metadata) if identity(&metadata) == *id => {}
                 Ok(_) => {
                     return Err(format!(
-                        "{} is another directory than the one that was opened: it was replaced, or a file system was mounted over it",
+                        "{} is not the opened directory any more: it was replaced, or a file system was mounted over it",
                         path.display()
                     ));
                 }
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
                 {
-                    return Err(format!("{} is gone: it was moved or deleted", path.display()));
+                    return Err(format!("{} is missing: it was moved or deleted", path.display()));
                 }
                 // Not to be able to look says nothing about it.
                 Err(error) => {
-                    tracing::warn!(%error, path = %path.display(), "cannot look at the data directory");
+                    tracing::warn!(%error, path = %path.display(), "cannot check the data directory; retrying");
                 }
             }
         }
@@ -148,7 +148,7 @@ impl DataDir {
         }
         match take_lock_file(&self.path) {
             Ok(file) => {
-                tracing::warn!(path = %path.display(), "the lock file was removed under the running store; it was made again");
+                tracing::warn!(path = %path.display(), "the lock file was removed while the store was running; created it again");
                 *held = file;
                 Ok(())
             }
@@ -156,7 +156,7 @@ impl DataDir {
                 Err(format!("another process (process id {holder}) has locked the data directory"))
             }
             Err(error) => {
-                tracing::warn!(%error, "the lock file was removed and cannot be made again");
+                tracing::warn!(%error, "the lock file was removed and cannot be created again");
                 Ok(())
             }
         }
@@ -216,7 +216,7 @@ fn share(file: &File, dir: &Path) -> Result<(), OpenError> {
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked { holder: holder(dir) }),
         // Reading does no harm to a server that goes unnoticed.
         Err(TryLockError::Error(error)) if cannot_lock_directories(&error) => {
-            tracing::warn!(%error, path = %dir.display(), "the file system cannot lock; a server that writes there meanwhile would go unnoticed");
+            tracing::warn!(%error, path = %dir.display(), "the file system cannot lock; make sure that no server writes there");
             Ok(())
         }
         Err(TryLockError::Error(error)) => Err(OpenError::Io { path: dir.to_owned(), error }),
@@ -234,7 +234,7 @@ fn holder(dir: &Path) -> String {
     // A writer holds this file, too, and its id stands in it. Whoever only reads leaves the id of the last
     // writer there.
     if file.try_lock_shared().is_ok() {
-        return "unknown: it only reads, as `sealog verify --data` does".into();
+        return "unknown: a reader such as `sealog verify --data`".into();
     }
     let mut holder = String::new();
     let _ = file.read_to_string(&mut holder);
@@ -288,7 +288,7 @@ pub(super) fn warn_about_wider_modes(dir: &Path) {
         mode = format!("{mode:04o}"),
         others = wider.len() - 1,
         command = format!("chmod -R go-rwx {}", dir.display()),
-        "other users of this machine can read stored events or keys; run the command to end that"
+        "other users of this machine can read stored events or keys; run this command to prevent it"
     );
 }
 
@@ -321,9 +321,9 @@ mod tests {
         assert_eq!(held_by(ReadLock::take(dir.path())), std::process::id().to_string());
         drop(writer);
         let readers = (ReadLock::take(dir.path()).unwrap(), ReadLock::take(dir.path()).unwrap());
-        assert!(held_by(DataDir::take(dir.path())).contains("only reads"), "not the last writer's id");
+        assert!(held_by(DataDir::take(dir.path())).contains("unknown: a reader"), "not the last writer's id");
         drop(readers.0);
-        assert!(held_by(DataDir::take(dir.path())).contains("only reads"));
+        assert!(held_by(DataDir::take(dir.path())).contains("unknown: a reader"));
         drop(readers.1);
         assert!(DataDir::take(dir.path()).is_ok());
     }

@@ -98,7 +98,7 @@ impl Contents {
         let (mut faults, mut events) = (Vec::new(), 0);
         if let Err(error) = self.compare_segment(number, heal, &mut faults, &mut events) {
             self.read_failures.note(&error, self.mode, false);
-            faults.push(format!("what is derived of segment {number} cannot be compared: {error}"));
+            faults.push(format!("cannot compare the derived data of segment {number}: {error}"));
         }
         // Retention may have dropped it meanwhile, and its files with it.
         if number <= self.dropped_through() {
@@ -127,7 +127,7 @@ impl Contents {
             return if heal { self.rebuild_index(number, sidecar::next_id()) } else { Ok(()) };
         }
         if indexed.end != end.final_len || ![UNKNOWN_CHECKSUM, indexed.running].contains(&end.checksum) {
-            faults.push(format!("segment {number} does not end as the one behind it says"));
+            faults.push(format!("the end of segment {number} does not match the next segment"));
         }
         if let Some(file) = self.open_derived(&index_path(&self.dir, number))? {
             match compare::compare(&*file, &indexed.index, &end, &self.salt)? {

@@ -130,14 +130,17 @@ impl Again {
                 Ok(opened) if opened.lacks_room() => {}
                 Ok(opened) => {
                     if opened.log.writer.ready().is_ok() {
-                        tracing::info!(log = mode.as_str(), "there is room again; events are accepted");
+                        tracing::info!(
+                            log = mode.as_str(),
+                            "disk space is available again; accepting events"
+                        );
                     }
                     let set = self.opened.set(opened);
-                    set.expect("nobody else sets it");
+                    set.expect("this is its only writer");
                     return;
                 }
                 Err(error) => {
-                    tracing::warn!(?error, log = mode.as_str(), "cannot open the log again; trying again");
+                    tracing::warn!(?error, log = mode.as_str(), "cannot reopen the log; retrying");
                 }
             }
             stop = lock(&self.stop);
@@ -155,7 +158,7 @@ impl OpenLog {
     ) -> Result<OpenLog, RecoveryError> {
         let recovered = recover::recover(dir, mode, options, salt)?;
         let mut findings = recovered.findings;
-        let asked = || StoreError::Refused("the store was opened to be read only".into());
+        let asked = || StoreError::Refused("the store is open read-only".into());
         let refused = options.read_only.then(asked);
         let refused = refused.or_else(|| {
             findings.iter().find_map(|finding| match finding {
@@ -171,7 +174,7 @@ impl OpenLog {
             && let Err(error) = upkeep.mark_all()
         {
             // Without a high-water mark, lost events would go unnoticed; reading needs none.
-            let cause = format!("the high-water mark cannot be written: {error}");
+            let cause = format!("cannot write the high-water mark: {error}");
             let (finding, error) = if segment::is_no_room(&error) {
                 (Finding::NoRoom { cause }, StoreError::NoRoom)
             } else {
@@ -202,7 +205,7 @@ impl OpenLog {
                 // Counts are derived: without them events are accepted and read as well.
                 let count = || log.contents.count(|time| log.upkeep.pause(time));
                 if std::panic::catch_unwind(std::panic::AssertUnwindSafe(count)).is_err() {
-                    tracing::error!("the thread that counts events has panicked; counts are brought up to date by questions alone");
+                    tracing::error!("counting thread panicked; counts are now computed on demand");
                 }
             })?;
             if opened.log.upkeep.has_stale_indexes() {
@@ -309,7 +312,7 @@ impl Log {
         self.upkeep.try_mark(false).map_err(|error| {
             let seq = receipt.first_seq;
             StoreError::Control(format!(
-                "the acceptance is sealed as event {seq}, but the high-water mark cannot be written ({error}); accept the loss again to go on"
+                "the acceptance is sealed as event {seq}, but the high-water mark cannot be written ({error}); accept the loss again to continue"
             ))
         })?;
         acceptances.remove(&chain);

@@ -111,12 +111,12 @@ impl std::fmt::Display for OpenError {
             OpenError::UnknownFormat { found } => {
                 write!(
                     f,
-                    "the store has the format {found:?}, which this version does not know; use the version that wrote it, or a newer one"
+                    "the store has the unknown format {found:?}; use the version that wrote it, or a newer one"
                 )
             }
             OpenError::UnsafeStorage { file_system } => write!(
                 f,
-                "the data directory is on {file_system}, which cannot keep events safely; choose a local disk, or allow it explicitly (SEALOG_ALLOW_UNSAFE_STORAGE=true)"
+                "the data directory is on {file_system}, which can lose events; use a local disk, or allow it explicitly (SEALOG_ALLOW_UNSAFE_STORAGE=true)"
             ),
             OpenError::Io { path, error } => write!(f, "{}: {error}", path.display()),
         }

@@ -59,7 +59,7 @@ impl Contents {
         if self.mode == Mode::Test {
             return Ok(());
         }
-        Err(StoreError::Refused("events of live chains are never dropped".into()))
+        Err(StoreError::Refused("live events are never deleted".into()))
     }
 
     /// Drops the oldest segment, if it is planned.
@@ -78,13 +78,13 @@ impl Contents {
         let mut next = Dropped { through: number, anchors: dropped.anchors.clone() };
         next.anchors.extend(&anchors);
         next.write(&*self.disk, &self.dir, self.world.now_ms()).map_err(|error| {
-            StoreError::Control(format!("cannot write down that a segment is dropped: {error}"))
+            StoreError::Control(format!("cannot record the deletion of a segment: {error}"))
         })?;
         *dropped = next;
         drop(dropped);
         self.forget(number, &anchors);
         self.remove_files(number);
-        tracing::info!(segment = number, events, chains = anchors.len(), "old test events are dropped");
+        tracing::info!(segment = number, events, chains = anchors.len(), "deleting old test events");
         Ok(DropStep { events, more: true })
     }
 
@@ -150,7 +150,7 @@ impl Contents {
         }
         let synced = self.disk.sync_dir(&self.dir);
         if let Some(error) = failed.or(synced.err()) {
-            tracing::warn!(%error, segment = number, "the files of a dropped segment cannot be removed; the next start does it");
+            tracing::warn!(%error, segment = number, "cannot remove the files of a deleted segment; the next start removes them");
         }
     }
 }

@@ -296,7 +296,7 @@ impl Store for EmbeddedStore {
         let step = derived::step(self.live.log(), self.test.log(), &position, heal);
         let known = Arc::clone(&self.derived);
         Box::pin(async move {
-            let step = step?.await.map_err(|_| StoreError::Read("a comparison has panicked".into()))?;
+            let step = step?.await.map_err(|_| StoreError::Read("panic in a comparison".into()))?;
             known.note(&step.faults);
             Ok(step)
         })
@@ -364,7 +364,7 @@ impl Store for EmbeddedStore {
     fn notices(&self) -> Vec<&'static str> {
         let degraded =
             [Mode::Live, Mode::Test].iter().any(|mode| self.log(*mode).contents.read_failures.is_degraded());
-        let reads = degraded.then_some("reads from the disk have failed within the last minute");
+        let reads = degraded.then_some("reads from the disk failed within the last minute");
         self.live.log().contents.world.clock().notice().into_iter().chain(reads).collect()
     }
 

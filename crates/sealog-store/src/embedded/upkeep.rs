@@ -96,7 +96,7 @@ impl Upkeep {
             };
             while let Some(end) = full.front() {
                 if let Err(error) = self.contents.write_index_of(end) {
-                    tracing::warn!(%error, segment = end.number, "cannot write an index file; trying again");
+                    tracing::warn!(%error, segment = end.number, "cannot write an index file; retrying");
                     break;
                 }
                 full.pop_front();
@@ -128,13 +128,13 @@ impl Upkeep {
                 Ok(()) => warned = false,
                 Err(error) if is_no_room(&error) => {
                     if !std::mem::replace(&mut warned, true) {
-                        tracing::warn!(%error, segment, "no room to rebuild an old index file; using it as it is until there is");
+                        tracing::warn!(%error, segment, "no space to rebuild an old index file; using the old one until there is");
                     }
                     lock(&self.stale).push((segment, id));
                     pause = Some(self.contents.options.tick * NO_ROOM_TICKS);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, segment, "cannot rebuild an old index file; using it as it is until the next start");
+                    tracing::warn!(%error, segment, "cannot rebuild an old index file; using the old one until the next start");
                 }
             }
             let until = Instant::now() + pause.unwrap_or_else(|| begun.elapsed());
@@ -148,14 +148,14 @@ impl Upkeep {
                 }
             }
         }
-        tracing::info!(log, segments, "old index files are rebuilt");
+        tracing::info!(log, segments, "rebuilt old index files");
     }
 
     /// Records what has become durable since the last high-water mark.
     pub(crate) fn mark_changes(&self, clean: bool) {
         if let Err(error) = self.try_mark(clean) {
             let log = self.contents.mode.as_str();
-            tracing::warn!(%error, log, "failed to persist the high-water mark; lost events at the end may go unnoticed until it can be written");
+            tracing::warn!(%error, log, "failed to persist the high-water mark; a lost tail may go undetected until it can be written");
         }
     }
 

@@ -35,7 +35,7 @@ impl Watch {
                     .check()
                     .and_then(|()| logs.iter().try_for_each(|log| log.log().writer.check_active_file()));
                 if let Err(cause) = found {
-                    tracing::error!(%cause, "the data directory is not the one that was opened; no more events are accepted until the process is started again");
+                    tracing::error!(%cause, "the data directory is not the opened one any more; rejecting events until the server restarts");
                     for log in &logs {
                         log.log().writer.poison(&io::Error::other(cause.clone()));
                     }

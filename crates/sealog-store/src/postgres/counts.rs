@@ -96,7 +96,7 @@ impl Inner {
                 Ok(_) => {}
                 Err(error) => {
                     // What is counted can be read all the same, and the answer says how much is missing.
-                    tracing::warn!(%error, "cannot count events for a question; answering with what is counted");
+                    tracing::warn!(%error, "cannot count new events for a query; answering with the existing counts");
                     break;
                 }
             }
@@ -142,7 +142,7 @@ impl Inner {
                 Ok(counted)
             }
             Ok(Err(error)) => Err(StoreError::Unavailable(explain(&error))),
-            Err(_) => Err(StoreError::Unavailable("the database did not answer in time".into())),
+            Err(_) => Err(StoreError::Unavailable("the database did not respond in time".into())),
         }
     }
 
@@ -166,7 +166,7 @@ impl Inner {
                 Ok(())
             }
             Ok(Err(error)) => Err(StoreError::Unavailable(explain(&error))),
-            Err(_) => Err(StoreError::Unavailable("the database did not answer in time".into())),
+            Err(_) => Err(StoreError::Unavailable("the database did not respond in time".into())),
         }
     }
 
@@ -209,7 +209,7 @@ pub(super) async fn keep(inner: Arc<Inner>) {
                 Ok(_) => tokio::time::sleep(begun.elapsed()).await,
                 Err(error) => {
                     if !std::mem::replace(&mut failed, true) {
-                        tracing::warn!(%error, "cannot count events; trying again");
+                        tracing::warn!(%error, "cannot count events; retrying");
                     }
                     break;
                 }

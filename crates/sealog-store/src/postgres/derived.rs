@@ -223,7 +223,7 @@ impl Inner {
             (of, position, made)
         });
         let (of, position, made) =
-            made.await.map_err(|_| StoreError::Read("a comparison has panicked".into()))?;
+            made.await.map_err(|_| StoreError::Read("panic in a comparison".into()))?;
         self.compare(&of, made, heal, &mut step.faults).await?;
         step.next = if is_end { Position::behind(of.id) } else { Some(position) }.map(|next| next.encode());
         Ok(step)
@@ -280,7 +280,7 @@ impl Inner {
             if counted != events {
                 let healed = if heal { Some(self.set_usage(of, month, events).await) } else { None };
                 faults.push(format!(
-                    "the usage of chain {chain} in {} is {counted}, and it has {events} events{}",
+                    "the usage of chain {chain} in {} is {counted}, but it has {events} events{}",
                     Month(month),
                     outcome(healed)
                 ));

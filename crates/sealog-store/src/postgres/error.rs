@@ -32,21 +32,21 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpenError::Url(problem) => write!(f, "the store's URL cannot be used: {problem}"),
+            OpenError::Url(problem) => write!(f, "cannot use the URL of the store: {problem}"),
             OpenError::Database(error) => f.write_str(error),
-            OpenError::Refused(error) => write!(f, "the database refuses: {error}"),
+            OpenError::Refused(error) => write!(f, "the database rejected the request: {error}"),
             OpenError::UnsafeSettings(settings) => write!(
                 f,
-                "the database runs with {} off, so it cannot keep what it acknowledges; switch on, or allow it explicitly (SEALOG_ALLOW_UNSAFE_STORAGE=true)",
+                "the database runs with {} off and can lose acknowledged events; turn it on, or allow it explicitly (SEALOG_ALLOW_UNSAFE_STORAGE=true)",
                 settings.join(", ")
             ),
             OpenError::Schema { found, wanted } if found > wanted => write!(
                 f,
-                "the schema has version {found}, which this version does not know; use the version that made it, or a newer one"
+                "the schema has the unknown version {found}; use the version that created it, or a newer one"
             ),
             OpenError::Schema { found, wanted } => write!(
                 f,
-                "the schema has version {found} and this program needs {wanted}; run `sealog migrate` as the role that owns the schema, after a backup"
+                "the schema has version {found}, but this program needs {wanted}; run `sealog migrate` as the role that owns the schema, after a backup"
             ),
             OpenError::Mark { path, error } => write!(f, "{}: {error}", path.display()),
         }
@@ -68,7 +68,7 @@ impl OpenError {
     pub(super) fn of(error: &Error) -> OpenError {
         if error.as_db_error().is_some_and(|said| said.message().starts_with(UNKNOWN_PARAMETER)) {
             OpenError::Refused(format!(
-                "{}; a pooler stands in front of the database: take `options` out of the URL of the store, or let PgBouncer pass over it (ignore_startup_parameters = options)",
+                "{}; a pooler is in front of the database: remove `options` from the URL of the store, or let PgBouncer ignore it (ignore_startup_parameters = options)",
                 explain(error)
             ))
         } else if is_refusal(error) {
@@ -100,9 +100,7 @@ fn is_refusal(error: &Error) -> bool {
 
 pub(super) fn unsafe_storage(off: &[impl AsRef<str>]) -> StoreError {
     let off = off.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
-    StoreError::Unavailable(format!(
-        "the database runs with {off} off, so it cannot keep what it acknowledges"
-    ))
+    StoreError::Unavailable(format!("the database runs with {off} off and can lose acknowledged events"))
 }
 
 /// Whoever copies or counts must not go on as if it were not there.

@@ -90,7 +90,7 @@ impl ClockBehind {
             chains = ahead.len(),
             %furthest,
             by_ms,
-            "the database's clock is behind the last event of some chains; their time stands still until it has caught up; correct the clock"
+            "the database clock is behind the last event of some chains; their time does not advance until it catches up. Correct the clock"
         );
         Ok(Some(ClockBehind { chains: ahead.len(), furthest, by_ms }))
     }

@@ -81,7 +81,7 @@ pub(super) async fn follow(
 ) -> Result<Follower, StoreError> {
     if inner.distributed {
         return Err(StoreError::Refused(
-            "a store that is distributed by Citus cannot be followed: the nodes of the cluster number their transactions apart".into(),
+            "cannot follow a store that is distributed by Citus: its nodes number their transactions separately".into(),
         ));
     }
     // Before the first poll, so that nothing falls between that and the first wait.
@@ -296,7 +296,7 @@ impl Progress {
         let began_elsewhere = cluster != 0 && cluster != page.cluster;
         if !page.known && (self.base.is_some() || began_elsewhere) {
             tracing::warn!(
-                "the database has gone back behind a position of the feed (failover or restore); announcing every chain again"
+                "the database went back before a position of the feed (failover or restore); announcing every chain again"
             );
             self.base = None;
             self.scan = None;

@@ -99,7 +99,7 @@ pub(super) async fn follow(inner: Arc<Inner>) {
                 // this.
                 Ok(_) => tokio::time::sleep(begun.elapsed().min(PAUSE_MAX)).await,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot index the members of metadata; searches look through events instead, and this is tried again in a minute");
+                    tracing::warn!(%error, "cannot index the members of metadata; searches scan events instead. Retrying in a minute");
                     tokio::time::sleep(RETRY).await;
                     break;
                 }
@@ -136,7 +136,7 @@ impl Inner {
         for row in behind {
             let chain: Id = row.get(0);
             let step = tokio::time::timeout(self.options.transaction_timeout, self.index_chain(chain));
-            let timed_out = || StoreError::Unavailable("the database did not answer in time".into());
+            let timed_out = || StoreError::Unavailable("the database did not respond in time".into());
             match step.await.unwrap_or_else(|_| Err(timed_out())) {
                 Ok(events) => indexed += events,
                 Err(error) => failure = Some((chain, error)),
@@ -147,7 +147,7 @@ impl Inner {
             Some((chain, error)) => {
                 // Rounds follow each other closely while others are behind.
                 if !std::mem::replace(failed, true) {
-                    tracing::warn!(%error, chain = %chain.uuid(), "cannot index the members of a chain's metadata; going on with other chains");
+                    tracing::warn!(%error, chain = %chain.uuid(), "cannot index the members of a chain's metadata; continuing with other chains");
                 }
             }
             None => *failed = false,
@@ -251,7 +251,7 @@ pub(super) async fn list(
         let mut chunk = Chunk { items: Vec::new(), resume: resume(rows).map(rows::chain_seq).or(below) };
         for row in wanted(rows) {
             let Some(event) = sound(row, chain) else {
-                tracing::error!(%chain, chain_seq = rows::chain_seq(row), "a damaged event was left out of a list");
+                tracing::error!(%chain, chain_seq = rows::chain_seq(row), "skipped a damaged event in a list");
                 continue;
             };
             if filter.matches(&event) {

@@ -81,7 +81,7 @@ impl Inner {
                 Ok(value)
             }
             Ok(Err(error)) => Err(StoreError::Read(explain(&error))),
-            Err(_) => Err(StoreError::Read("the database did not answer in time".into())),
+            Err(_) => Err(StoreError::Read("the database did not respond in time".into())),
         }
     }
 }

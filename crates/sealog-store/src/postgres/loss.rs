@@ -138,7 +138,7 @@ impl Findings {
         let forged: Vec<_> = rows.iter().filter(is_forged).filter_map(forged).collect();
         let mut known = self.lock();
         for ForgedDrop { chain, dropped_seq } in forged.iter().filter(|new| !known.forged.contains(new)) {
-            tracing::error!(%chain, dropped_seq, "the row of a chain says that events were dropped that never are; it is not believed, and the chain refuses events");
+            tracing::error!(%chain, dropped_seq, "the row of a chain claims deletions that never happen; ignored it, and the chain rejects events");
         }
         (known.recorded, known.forged) = (recorded, forged);
         Ok(())
@@ -164,7 +164,7 @@ pub(super) async fn detect(
             *known = acceptance;
             continue;
         }
-        tracing::error!(%chain, acknowledged = known.chain_seq, found = found.chain_seq, "the database has lost events that this node has acknowledged; this chain refuses events until the loss is accepted");
+        tracing::error!(%chain, acknowledged = known.chain_seq, found = found.chain_seq, "the database lost events that this node acknowledged; the chain rejects events until you accept the loss");
         chain_row::create(session, *chain).await?;
         note(session, *chain, *known).await?;
     }
@@ -223,7 +223,7 @@ pub(super) async fn clear(session: &Session, chain: ChainId) -> Result<(), Error
 /// it they would find out when they next append.
 pub(super) async fn announce(session: &Session) {
     if let Err(error) = session.execute("UPDATE sealog.store SET version = version + 1", &[], &[]).await {
-        tracing::warn!(error = %error::explain(&error), "failed to announce a change of findings to the other nodes; they find out with their next poll or append");
+        tracing::warn!(error = %error::explain(&error), "failed to announce a change of findings to the other nodes; they see it at their next poll or append");
     }
 }
 

@@ -83,9 +83,9 @@ impl MarkFile {
             BTreeMap::new()
         } else {
             let (of, heads) =
-                decode(&found).ok_or_else(|| wrong("it is damaged; move it away to go on without it"))?;
+                decode(&found).ok_or_else(|| wrong("it is damaged; move it away to continue without it"))?;
             if of != store_id {
-                return Err(wrong("it belongs to another database; move it away if this one is meant"));
+                return Err(wrong("it belongs to another database; move it away if this database is right"));
             }
             heads
         };

@@ -120,11 +120,7 @@ pub(super) async fn prepare(session: &Session, schema: &Schema) -> Result<(), Op
         None => {
             let steps = run(session, schema).await?;
             if steps > 0 {
-                tracing::info!(
-                    schema = schema.name,
-                    steps,
-                    "the database had no tables of this schema; they were made"
-                );
+                tracing::info!(schema = schema.name, steps, "created the tables of this schema");
             }
             Ok(())
         }
@@ -170,7 +166,7 @@ async fn grant(session: &Session, schema: &Schema) -> Result<(), OpenError> {
         granted.map_err(|error| {
             let cause = super::error::explain(&error);
             OpenError::Database(format!(
-                "the steps were made, but the rights of {role} in the schema {} could not be granted: {cause}; run deploy/postgresql/roles.sql",
+                "the steps ran, but granting rights to {role} in the schema {} failed: {cause}; run deploy/postgresql/roles.sql",
                 schema.name
             ))
         })?;

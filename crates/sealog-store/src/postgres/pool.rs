@@ -136,7 +136,7 @@ impl Session {
         let (client, connection) = connect.map_err(Unconnected::Failed)?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::warn!(error = %explain(&error), "a connection to the database has ended");
+                tracing::warn!(error = %explain(&error), "a connection to the database was closed");
             }
         });
         if !target.first.is_empty() {

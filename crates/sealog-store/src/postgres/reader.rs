@@ -82,7 +82,7 @@ pub(super) async fn list(
         let event = |row: &Row| {
             let event = sound(row, chain);
             if event.is_none() {
-                tracing::error!(%chain, chain_seq = rows::chain_seq(row), "a damaged event was left out of a list");
+                tracing::error!(%chain, chain_seq = rows::chain_seq(row), "skipped a damaged event in a list");
             }
             event
         };

@@ -77,7 +77,7 @@ impl Inner {
             }
             // The connection goes, and the transaction with it.
             Ok(Err(error)) => Err(StoreError::Unavailable(explain(&error))),
-            Err(_) => Err(StoreError::Unavailable("the database did not answer in time".into())),
+            Err(_) => Err(StoreError::Unavailable("the database did not respond in time".into())),
         }
     }
 }

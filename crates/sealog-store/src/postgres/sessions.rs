@@ -52,7 +52,7 @@ impl Sessions {
         let target = Arc::clone(&self.inner.target);
         let made =
             wait(&self.runtime, async move { steps::prepare(&Session::open(&target).await?, &schema).await });
-        made.unwrap_or_else(|| Err(OpenError::Database("the store is closing".into())))
+        made.unwrap_or_else(|| Err(OpenError::Database("the store is shutting down".into())))
     }
 
     /// One transaction, with the store's timeouts.
@@ -231,7 +231,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Store(error) => error.fmt(f),
             Failure::Database(error) => f.write_str(&explain(error)),
-            Failure::TimedOut => f.write_str("the database did not answer in time"),
+            Failure::TimedOut => f.write_str("the database did not respond in time"),
         }
     }
 }

@@ -88,7 +88,7 @@ impl PostgresStore {
         });
         let thread = thread.map_err(|error| OpenError::Database(error.to_string()))?;
         let opened =
-            outcome.recv().map_err(|_| OpenError::Database("the store's thread has ended".into()))?;
+            outcome.recv().map_err(|_| OpenError::Database("the store's thread has exited".into()))?;
         match opened {
             Ok((inner, runtime)) => Ok(PostgresStore {
                 inner,
@@ -325,14 +325,14 @@ fn monitor(inner: &Arc<Inner>) -> Task {
             let seen =
                 tokio::time::timeout(inner.options.connect_timeout, inner.poll_database(&mut state)).await;
             let seen =
-                seen.unwrap_or_else(|_| Err(StoreError::Unavailable("the database does not answer".into())));
+                seen.unwrap_or_else(|_| Err(StoreError::Unavailable("the database does not respond".into())));
             if seen.is_err() {
                 state.session = None;
             }
             let mut health = inner.health.lock().unwrap_or_else(PoisonError::into_inner);
             match (&*health, &seen) {
                 (Ok(()), Err(error)) => {
-                    tracing::error!(%error, "the database is unavailable; events are refused until it is back")
+                    tracing::error!(%error, "the database is unavailable; rejecting events until it is back")
                 }
                 (Err(_), Ok(())) => tracing::info!("the database is available again"),
                 _ => {}
@@ -440,7 +440,7 @@ impl Inner {
         }
         self.clock.read_row(row);
         if row.get("in_recovery") {
-            return Err(StoreError::Unavailable("the database is a standby and takes no events".into()));
+            return Err(StoreError::Unavailable("the database is a standby and accepts no events".into()));
         }
         let off: Vec<&str> =
             statements::SETTINGS.into_iter().filter(|setting| row.get::<_, &str>(setting) == "off").collect();
@@ -673,16 +673,16 @@ impl Store for PostgresStore {
     fn faults(&self) -> Vec<String> {
         let said = |Finding { chain, acknowledged, found }: Finding| {
             format!(
-                "chain {chain} ends at event {}, but a node has acknowledged event {}; it accepts no more events",
+                "chain {chain} ends at event {}, but a node acknowledged event {}; it rejects new events",
                 found.chain_seq, acknowledged.chain_seq
             )
         };
         let behind = self.clock_behind().map(|_| {
-            "the clock of the database is behind the last events of some chains: their time stands still until it has caught up".to_owned()
+            "the clock of the database is behind the last events of some chains: their time does not advance until it catches up".to_owned()
         });
         let forged = |ForgedDrop { chain, dropped_seq }: ForgedDrop| {
             format!(
-                "the row of {} chain {chain} says that its events up to {dropped_seq} were dropped, which never are: somebody has changed the database; it is not believed, and the chain accepts no more events until the owner of the tables has set dropped_seq, dropped_log_id and dropped_hash to NULL",
+                "the row of {} chain {chain} claims that its events up to {dropped_seq} were deleted, which never happens: the database was changed. The row is ignored, and the chain rejects events until the owner of the tables sets dropped_seq, dropped_log_id and dropped_hash to NULL",
                 chain.mode.as_str()
             )
         };

@@ -58,11 +58,7 @@ impl Tls {
                     Arc::new(load(roots)?),
                     Arc::clone(&provider),
                 );
-                Some(
-                    verifier
-                        .build()
-                        .map_err(|error| format!("the root certificates cannot be used: {error}"))?,
-                )
+                Some(verifier.build().map_err(|error| format!("cannot use the root certificates: {error}"))?)
             }
         };
         let verifier =
@@ -92,7 +88,7 @@ fn load(roots: &Roots) -> Result<RootCertStore, String> {
         }
     }
     if store.is_empty() {
-        return Err("there are no root certificates; name a file with sslrootcert".into());
+        return Err("there are no root certificates; give a file with sslrootcert".into());
     }
     Ok(store)
 }

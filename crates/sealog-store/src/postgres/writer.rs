@@ -365,7 +365,7 @@ impl Writer {
             Transaction { writer: self, session: &lease.session, chain, id: Id::of_chain(chain) };
         let done = tokio::time::timeout(self.options.transaction_timeout, transaction.accept_loss(reason));
         let receipt = match done.await {
-            Err(_) => return Err(StoreError::Unavailable("the database did not answer in time".into())),
+            Err(_) => return Err(StoreError::Unavailable("the database did not respond in time".into())),
             Ok(Err(Failed::Database(error))) => return Err(unavailable(&error)),
             Ok(Err(Failed::Store(error))) => return Err(error),
             Ok(Ok(receipt)) => receipt,
@@ -396,7 +396,7 @@ impl Writer {
             Transaction { writer: self, session: &lease.session, chain, id: Id::of_chain(chain) };
         let done = tokio::time::timeout(self.options.transaction_timeout, transaction.run(group)).await;
         let outcomes = match done {
-            Err(_) => return Err(StoreError::Unavailable("the database did not answer in time".into())),
+            Err(_) => return Err(StoreError::Unavailable("the database did not respond in time".into())),
             Ok(Err(Failed::Database(error))) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 self.set_contested(chain, true);
                 return Err(StoreError::Deadline);
@@ -708,7 +708,7 @@ impl Transaction<'_> {
             return Err(self.unproven());
         }
         let database_ms = statements::now_ms(snapshot)
-            .ok_or_else(|| StoreError::Unavailable("the database does not say what time it is".into()))?;
+            .ok_or_else(|| StoreError::Unavailable("the database returned no time".into()))?;
         Ok((head, self.writer.clock.read(database_ms).sealing_ms()?))
     }
 
@@ -720,7 +720,7 @@ impl Transaction<'_> {
     /// now: a failover has lost events. The proof is kept, here and in the chain's row.
     async fn lost(&self, known: Head) -> Result<Failed, Failed> {
         let found = loss::at_or_before(self.session, self.chain, known.chain_seq).await?;
-        tracing::error!(chain = %self.chain, acknowledged = known.chain_seq, found = found.chain_seq, "the database has lost acknowledged events; this chain refuses events until the loss is accepted");
+        tracing::error!(chain = %self.chain, acknowledged = known.chain_seq, found = found.chain_seq, "the database lost acknowledged events; the chain rejects events until you accept the loss");
         loss::note(self.session, self.chain, known).await?;
         self.session.client.batch_execute("COMMIT").await?;
         self.writer.findings.add(Finding { chain: self.chain, acknowledged: known, found });
@@ -806,7 +806,7 @@ impl Transaction<'_> {
         self.store(head, next, &events, &[], &BTreeMap::new()).await?;
         self.writer.acknowledge(chain, next);
         self.writer.findings.accepted(chain);
-        tracing::warn!(%chain, lost_from = loss.lost_from, lost_to = lost.chain_seq, reason, "a loss was accepted; the chain accepts events again");
+        tracing::warn!(%chain, lost_from = loss.lost_from, lost_to = lost.chain_seq, reason, "accepted a loss; the chain accepts events again");
         Ok(receipt)
     }
 
@@ -923,7 +923,7 @@ impl Transaction<'_> {
         for changed in changed {
             head = changed?;
         }
-        assert_eq!(head, 1, "the row is locked, so nobody has moved it");
+        assert_eq!(head, 1, "the row is locked, so no other node has moved it");
         commit?;
         self.writer.times(self.chain.mode).commit.observe_duration(begun.elapsed());
         Ok(())
@@ -1053,12 +1053,12 @@ fn request_bytes<'a>(events: impl Iterator<Item = &'a EventText>) -> Result<usiz
         count += 1;
         bytes += text.as_str().len() + OVERHEAD;
         if !rows::storable(text) {
-            return Err(StoreError::Refused("an event has text that cannot be stored".into()));
+            return Err(StoreError::Refused("an event contains text that the database cannot store".into()));
         }
     }
     if !(1..=BATCH_EVENTS_MAX).contains(&count) {
         return Err(StoreError::Refused(format!(
-            "a request has 1 to {BATCH_EVENTS_MAX} events, not {count}"
+            "a request must have 1 to {BATCH_EVENTS_MAX} events, not {count}"
         )));
     }
     Ok(bytes)

@@ -1092,7 +1092,7 @@ fn a_loss_that_is_accepted_is_the_next_event_and_every_node_goes_on_whatever_it_
     assert_eq!(lost.last_seq(), 8);
     let refused = wait(a.accept_loss(live(), "nothing is lost".into()));
     assert!(
-        matches!(&refused, Err(StoreError::Refused(why)) if why.contains("nothing is proven lost")),
+        matches!(&refused, Err(StoreError::Refused(why)) if why.contains("no proven loss")),
         "{refused:?}"
     );
     assert_valid(&a, live(), 8);

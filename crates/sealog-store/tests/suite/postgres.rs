@@ -419,7 +419,7 @@ fn ready_says_that_a_setting_was_switched_off_at_any_level_and_then_that_it_is_o
     let store = PostgresStore::open(&cluster.url("postgres"), &on_postgres(&StillWorld::new())).unwrap();
     assert_eq!(store.ready(), Ok(()));
     let says = |what: &str| {
-        let expected = format!("the database runs with {what} off, so it cannot keep what it acknowledges");
+        let expected = format!("the database runs with {what} off and can lose acknowledged events");
         eventually(what, || store.ready() == Err(StoreError::Unavailable(expected.clone())));
     };
     for (level, setting) in [

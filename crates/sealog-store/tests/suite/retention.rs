@@ -247,7 +247,7 @@ fn a_live_chain_whose_row_says_that_events_were_dropped_takes_none_and_is_named(
     sealog_store::postgres::migrate(&stage.database.url(), false).unwrap();
     let store = stage.open();
     let said = store.faults();
-    let named = format!("live chain {} says that its events up to 5 were dropped", live());
+    let named = format!("live chain {} claims that its events up to 5 were deleted", live());
     assert!(said.len() == 1 && said[0].contains(&named), "{said:?}");
     assert_eq!(wait(store.stats()).unwrap().findings, 1);
     let refused = Err(StoreError::HeadUnproven { chain: live() });

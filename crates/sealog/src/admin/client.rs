@@ -29,7 +29,7 @@ const REPLY_DEADLINE: Duration = WORK_DEADLINE.saturating_add(Duration::from_sec
 
 /// For a server that answers another question than it was asked.
 pub(crate) const OTHER_ANSWER: &str =
-    "the running server has answered something else; look at its log, and use the program of the server";
+    "unexpected response from the running server; check its log, and use the same version of the program";
 
 /// Has a command done. An error is a text for the operator, with the code that the command ends with.
 pub(crate) fn run(settings: &Settings, request: &Request) -> Result<Answer, Failure> {
@@ -53,7 +53,7 @@ pub(crate) fn run_either(
             // A server has the store open and does not listen: it is starting or stopping.
             Local::Busy(problem) if Instant::now() > until => {
                 let path = socket_path(&settings.data_dir);
-                let problem = format!("{problem}; it takes no commands at {}", path.display());
+                let problem = format!("{problem}; it accepts no commands at {}", path.display());
                 return Err(Failure::new(Exit::Unavailable, problem));
             }
             Local::Busy(_) => std::thread::sleep(BUSY_POLL),
@@ -84,7 +84,7 @@ fn ask(data_dir: &Path, request: &dyn Fn() -> Result<Request, String>) -> Result
     };
     let owner = fs::metadata(data_dir).map_err(failed)?.uid();
     if let Some(why) = distrusted(&socket, owner) {
-        return Err(problem(&format!("it {why}. Remove it, and start the server again if one runs")));
+        return Err(problem(&format!("it {why}. Remove it, and restart the server if one runs")));
     }
     let address = Address::of(data_dir).map_err(failed)?;
     let connect = || if_there(UnixStream::connect(&address.path)).map_err(failed);
@@ -101,9 +101,9 @@ fn ask(data_dir: &Path, request: &dyn Fn() -> Result<Request, String>) -> Result
         Ok(Some(greeting)) => greeting,
         // The server has ended, and this connection was still in its queue.
         Ok(None) => return Ok(Asked::NobodyListens),
-        Err(Unread::Silence) => return Err(problem("the server does not answer")),
+        Err(Unread::Silence) => return Err(problem("the server does not respond")),
         Err(Unread::Malformed(error)) => {
-            return Err(problem(&format!("this is no server of Sealog: {error}")));
+            return Err(problem(&format!("this is not a Sealog server: {error}")));
         }
     };
     if let Some(refused) = greeting.refused {
@@ -111,24 +111,22 @@ fn ask(data_dir: &Path, request: &dyn Fn() -> Result<Request, String>) -> Result
     }
     if greeting.sealog_admin != VERSION {
         return Err(format!(
-            "the running server takes commands in version {} of the protocol, and this program has version {VERSION}; use the program of the server",
+            "the running server uses version {} of the protocol, but this program has version {VERSION}; use the program of the server",
             greeting.sealog_admin
         ));
     }
-    let unknown = |what: &str| {
-        problem(&format!("{what}. Whether the command was done is not known; look at the server's log"))
-    };
+    let unknown = |what: &str| problem(&format!("{what}. The command may have run; check the server's log"));
     stream.set_read_timeout(Some(REPLY_DEADLINE)).map_err(failed)?;
     // A server that has refused it already may have said why: what counts is the answer.
     let sent = stream.write_all(&line(&request));
     match read::<Reply>(&mut lines) {
         Ok(Some(reply)) => Ok(Asked::Answered(reply.outcome())),
         Ok(None) => Err(unknown(&match sent {
-            Err(error) => format!("the request was not taken: {error}"),
-            Ok(()) => "the server has ended the connection".into(),
+            Err(error) => format!("cannot send the request: {error}"),
+            Ok(()) => "the server closed the connection".into(),
         })),
-        Err(Unread::Silence) => Err(unknown("the server has not answered in time")),
-        Err(Unread::Malformed(error)) => Err(unknown(&format!("the answer cannot be read: {error}"))),
+        Err(Unread::Silence) => Err(unknown("the server did not respond in time")),
+        Err(Unread::Malformed(error)) => Err(unknown(&format!("cannot read the response: {error}"))),
     }
 }
 
@@ -156,7 +154,7 @@ fn read<T: serde::de::DeserializeOwned>(lines: &mut impl BufRead) -> Result<Opti
         Ok(_) if line.last() == Some(&b'\n') => {
             serde_json::from_slice(&line).map(Some).map_err(|error| Unread::Malformed(error.to_string()))
         }
-        Ok(length) if length == ANSWER_BYTES_MAX => Err(Unread::Malformed("it has no end".into())),
+        Ok(length) if length == ANSWER_BYTES_MAX => Err(Unread::Malformed("it is incomplete".into())),
         Ok(_) => Ok(None),
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
             Err(Unread::Silence)

@@ -62,7 +62,7 @@ pub(crate) async fn accept(host: &Host, request: &Request) -> Result<Accepted, F
     });
     let (receipt, loss) = accepted?;
     // What was sealed is what counts.
-    let loss = loss.ok_or_else(|| "the acceptance cannot be read back".to_owned())?;
+    let loss = loss.ok_or_else(|| "cannot read back the acceptance".to_owned())?;
     Ok(Accepted {
         tenant_id: chain.tenant_id.to_string(),
         project_id: chain.project_id.to_string(),
@@ -95,7 +95,7 @@ impl fmt::Display for Accepted {
             )?,
             None => writeln!(
                 f,
-                "events from {lost_from} on may be lost; how many cannot be known. The last event that is there has the hash {recorded_hash}"
+                "events from {lost_from} on may be lost; their number is unknown. The last existing event has the hash {recorded_hash}"
             )?,
         }
         let Acceptance { chain_seq, log_id, hash } = accepted;
@@ -170,7 +170,7 @@ impl From<Named> for String {
 }
 
 pub(crate) fn no_chain(text: &str) -> String {
-    format!("{text:?} is no chain; write PROJECT_ID:live, PROJECT_ID:test or TENANT_ID/PROJECT_ID/MODE")
+    format!("{text:?} is not a chain; use PROJECT_ID:live, PROJECT_ID:test or TENANT_ID/PROJECT_ID/MODE")
 }
 
 #[cfg(test)]

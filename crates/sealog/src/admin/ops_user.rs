@@ -56,9 +56,9 @@ pub(crate) async fn run(host: &Host, request: &Request) -> Result<Done, Failure>
         Request::Add { email } => {
             let url = host.console_url.as_ref().map_err(|why| Failure::usage(why.clone()))?;
             let made = add_operator(control, world, url, email).await.map_err(|error| match error {
-                AddError::Address => Failure::usage("this is no e-mail address"),
+                AddError::Address => Failure::usage("not a valid e-mail address"),
                 AddError::Exists => {
-                    let problem = "an operator has this address and is signed up; remove that account first";
+                    let problem = "an enrolled operator already has this address; remove that account first";
                     Failure::from(problem.to_owned())
                 }
                 AddError::Store(error) => failed(error),

@@ -114,13 +114,14 @@ pub(super) fn may_command(uid: u32, owner: u32) -> bool {
 /// made by the server of this data directory.
 pub(super) fn distrusted(socket: &Metadata, owner: u32) -> Option<String> {
     if !socket.file_type().is_socket() {
-        return Some("is no socket".into());
+        return Some("is not a socket".into());
     }
     if !may_command(socket.uid(), owner) {
-        return Some(format!("belongs to the user {}, and the data directory to {owner}", socket.uid()));
+        return Some(format!("belongs to user {}, but the data directory belongs to {owner}", socket.uid()));
     }
     let mode = socket.mode() & 0o777;
-    (mode & 0o077 != 0).then(|| format!("has the mode {mode:04o}: others than its owner can write to it"))
+    (mode & 0o077 != 0)
+        .then(|| format!("has the mode {mode:04o}: other users than its owner can write to it"))
 }
 
 #[cfg(test)]
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(distrusted(0o600, me + 1).is_some(), me != 0);
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
-        assert!(super::distrusted(&std::fs::metadata(&file).unwrap(), me).unwrap().contains("no socket"));
+        assert!(super::distrusted(&std::fs::metadata(&file).unwrap(), me).unwrap().contains("not a socket"));
     }
 
     #[test]

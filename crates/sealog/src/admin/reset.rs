@@ -37,14 +37,14 @@ pub(crate) enum Opens {
 pub(crate) async fn make(host: &Host, request: &Request) -> Result<Made, Failure> {
     let Some(app_url) = &host.app_url else {
         return Err(Failure::usage(
-            "where the dashboard will be is not known before the server has a port; give --app-url as the server has it",
+            "the dashboard has no URL while the port is 0: give --app-url, the same as for the server",
         ));
     };
     let made = make_reset_link(host.opened.control(), &host.world, app_url, &request.email).await;
     host.wake.wake();
     let made = made.map_err(|Failed(error)| error.to_string())?;
     let HostLink { url, expires_at_ms, is_claim } =
-        made.ok_or_else(|| Failure::new(Exit::NotFound, "nobody has an account with this address"))?;
+        made.ok_or_else(|| Failure::new(Exit::NotFound, "no account has this address"))?;
     let opens = if is_claim { Opens::Claim } else { Opens::NewPassword };
     Ok(Made { link: url, opens, expires_at: iso_ms(expires_at_ms) })
 }

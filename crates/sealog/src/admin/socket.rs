@@ -86,7 +86,7 @@ impl AdminSocket {
             Ok(listening) => listening,
             Err(error) => {
                 let path = socket_path(&self.data_dir);
-                tracing::error!(error, path = %path.display(), "cannot open the administrative socket; commands such as accept-loss and reset need this server to be stopped");
+                tracing::error!(error, path = %path.display(), "cannot open the administrative socket; stop the server to use commands such as accept-loss and reset");
                 return;
             }
         };
@@ -111,7 +111,7 @@ impl AdminSocket {
                     clients.spawn(serve_client(stream, self.host.clone(), owner, place));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection on the administrative socket");
+                    tracing::warn!(%error, "cannot accept a connection on the administrative socket; retrying");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -139,7 +139,7 @@ impl AdminSocket {
         if fs::symlink_metadata(&path).is_ok_and(|found| identity(&found) == file)
             && let Err(error) = fs::remove_file(&path)
         {
-            tracing::warn!(%error, "cannot remove the administrative socket; the next server will");
+            tracing::warn!(%error, "cannot remove the administrative socket; the next start removes it");
         }
     }
 
@@ -151,7 +151,7 @@ impl AdminSocket {
             }
             if !told {
                 told = true;
-                tracing::warn!(data_dir = %self.data_dir.display(), "another process uses this data directory; the administrative socket opens when that has ended");
+                tracing::warn!(data_dir = %self.data_dir.display(), "another process uses this data directory; the administrative socket opens when it exits");
             }
             tokio::time::sleep(LOCK_POLL).await;
         }
@@ -162,7 +162,7 @@ impl AdminSocket {
         // The directory is locked, so a socket that stands there is one of a server that was killed.
         match fs::symlink_metadata(&path) {
             Ok(found) if !found.file_type().is_socket() => {
-                return Err("there is a file of this name that is no socket; move it away".into());
+                return Err("a file that is not a socket has this name; move it away".into());
             }
             Ok(_) => fs::remove_file(&path).map_err(|error| error.to_string())?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -182,7 +182,7 @@ impl AdminSocket {
 
 async fn serve_client(mut stream: UnixStream, host: Host, owner: u32, _place: OwnedSemaphorePermit) {
     if let Err(error) = converse(&mut stream, &host, owner).await {
-        tracing::warn!(%error, "a client of the administrative socket has left before its answer");
+        tracing::warn!(%error, "a client of the administrative socket disconnected before its response");
     }
 }
 
@@ -193,10 +193,10 @@ async fn converse(stream: &mut UnixStream, host: &Host, owner: u32) -> io::Resul
         tracing::warn!(
             uid,
             pid,
-            "refused a client of the administrative socket: it is neither the owner of the data directory nor root"
+            "rejected a client of the administrative socket; run the command as the owner of the data directory or as root"
         );
         let refused = format!(
-            "commands come from the owner of the data directory (user {owner}) or from root, not from user {uid}"
+            "run the command as the owner of the data directory (user {owner}) or as root, not as user {uid}"
         );
         return send(stream, &line(&Greeting { sealog_admin: VERSION, refused: Some(refused) })).await;
     }
@@ -210,12 +210,12 @@ async fn converse(stream: &mut UnixStream, host: &Host, owner: u32) -> io::Resul
                 Ok(done) => {
                     if let Err(failure) = &done {
                         let problem = &failure.message;
-                        tracing::warn!(command, problem, "an administrative command has failed");
+                        tracing::warn!(command, problem, "an administrative command failed");
                     }
                     Reply::from(done)
                 }
                 Err(_) => Reply::Failed(format!(
-                    "it was not done within {} s, and may still be; look at the server's log before you try again",
+                    "the command did not finish within {} s and may still run; check the server's log before you try again",
                     WORK_DEADLINE.as_secs()
                 )),
             }
@@ -246,7 +246,7 @@ async fn read_request(stream: &mut UnixStream) -> io::Result<Result<Request, Str
     let Some(end) = request.iter().position(|byte| *byte == b'\n') else {
         return Err(io::ErrorKind::UnexpectedEof.into());
     };
-    Ok(serde_json::from_slice(&request[..end]).map_err(|error| format!("this is no request: {error}")))
+    Ok(serde_json::from_slice(&request[..end]).map_err(|error| format!("not a valid request: {error}")))
 }
 
 async fn send(stream: &mut UnixStream, bytes: &[u8]) -> io::Result<()> {

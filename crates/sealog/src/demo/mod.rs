@@ -37,13 +37,17 @@ const EVENTS_MAX: i64 = 5_000_000;
 
 pub(crate) fn command() -> Command {
     Command::new("demo")
-        .about("Serves an organisation with thirty days of events, to look around in")
+        .about("Run a demo server with thirty days of example events")
         .long_about(
-            "Serves an organisation with thirty days of events, to look around in.\n\n\
-             The first start makes a data directory of its own: an organisation with two projects, a person for each role, and events over several frameworks. One stored event of one chain was \
-             changed afterwards, as somebody with access to the disk might: verification finds it. Nothing in it is anybody's data.\n\n\
-             Every start gives the people new passwords and prints them. The server listens on this machine alone, whatever address is asked for: anybody who reads the passwords off the screen is an owner.\n\n\
-             The demo takes nothing from the environment or from sealog.toml. It refuses a directory that is not a demo's, and sealog serve refuses a demo's. To begin again, remove the directory.\n\n\
+            "Run a demo server with thirty days of example events.\n\n\
+             The first start creates a data directory with an organisation, two projects, a person for each \
+             role, and events for several frameworks. One stored event of one chain was changed afterwards, \
+             as an attacker with access to the disk could do: verification finds it. All data is \
+             invented.\n\n\
+             Every start sets new passwords and prints them. The server always listens on loopback, because \
+             the passwords are on the screen.\n\n\
+             The demo ignores the environment and sealog.toml. It refuses a directory of another kind, and \
+             sealog serve refuses a demo directory. To start over, remove the directory.\n\n\
              Exit codes: those of sealog serve.",
         )
         .arg(
@@ -51,14 +55,14 @@ pub(crate) fn command() -> Command {
                 .long("listen")
                 .value_name("ADDRESS")
                 .default_value("127.0.0.1:8080")
-                .help("Address and port to listen on; port 0 takes a free one. Always on loopback"),
+                .help("Listen on this loopback address and port; port 0 picks a free one"),
         )
         .arg(
             Arg::new("data_dir")
                 .long("data-dir")
                 .value_name("DIR")
                 .default_value("sealog-demo")
-                .help("Where the demo is kept; made if it is not there"),
+                .help("Store the demo in this directory; created if missing"),
         )
         .arg(
             Arg::new("events")
@@ -66,20 +70,20 @@ pub(crate) fn command() -> Command {
                 .value_name("N")
                 .default_value("50000")
                 .value_parser(value_parser!(u32).range(EVENTS_MIN..=EVENTS_MAX))
-                .help("How many events a new demo has"),
+                .help("Number of events in a new demo"),
         )
         .arg(
             Arg::new("log_level")
                 .long("log-level")
                 .value_name("LEVEL")
                 .default_value("info")
-                .help("What is logged: error, warn, info or debug"),
+                .help("Log at this level: error, warn, info or debug"),
         )
         .arg(
             Arg::new("json")
                 .long("json")
                 .action(ArgAction::SetTrue)
-                .help("Prints one JSON object for machines in place of the table"),
+                .help("Print one JSON object instead of the table"),
         )
 }
 
@@ -126,17 +130,17 @@ fn on_loopback(asked: SocketAddr) -> SocketAddr {
 fn make(data_dir: &Path, events: u32) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", data_dir.display());
     let making = demo_mark::begin(data_dir)?;
-    tracing::info!(data_dir = %data_dir.display(), events, "making the demo");
+    tracing::info!(data_dir = %data_dir.display(), events, "creating the demo");
     let mut shown = None;
     let made = make::make(data_dir, events, SystemWorld.now_ms(), &mut |done| {
         let percent = u64::from(done) * 100 / u64::from(events.max(1));
         if stderr().is_terminal() && shown != Some(percent) {
             shown = Some(percent);
-            let _ = write!(stderr(), "\rMaking {} days of events: {percent} %", make::DAYS);
+            let _ = write!(stderr(), "\rCreating {} days of events: {percent} %", make::DAYS);
         }
     })?;
     if shown.is_some() {
-        let _ = writeln!(stderr(), "\rMaking {} days of events: done ", make::DAYS);
+        let _ = writeln!(stderr(), "\rCreating {} days of events: done ", make::DAYS);
     }
     forge::change_an_amount(&data_dir.join("test"), made.billing)?;
     unsynced::sync_all(data_dir).map_err(failed)?;
@@ -157,9 +161,9 @@ fn as_table(people: &[SignIn], settings: &Settings) -> Secret {
     write!(
         text.0,
         "
-The demo is at {app_url}, for this machine alone. The passwords are new at each start.
+The demo is at {app_url}, for this machine only. Every start sets new passwords.
 One of its chains was tampered with: verify them to find it.
-Its data is in {data_dir}; remove the directory to begin again. Ctrl-C stops the server.
+Its data is in {data_dir}; remove the directory to start over. Ctrl-C stops the server.
 "
     )
     .expect("a String takes every text");

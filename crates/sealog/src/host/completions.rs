@@ -10,9 +10,9 @@ use sealog_cli::output;
 
 pub(super) fn command() -> Command {
     Command::new("completions")
-        .about("Prints the completions of a shell")
+        .about("Print shell completions")
         .long_about(
-            "Prints the completions of a shell, made from the command line itself.\n\n\
+            "Print shell completions.\n\n\
              bash   sealog completions bash > ~/.local/share/bash-completion/completions/sealog\n\
              zsh    sealog completions zsh > \"${fpath[1]}/_sealog\"\n\
              fish   sealog completions fish > ~/.config/fish/completions/sealog.fish",

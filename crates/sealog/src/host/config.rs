@@ -11,22 +11,34 @@ use crate::config::{self, Effective};
 
 pub(super) fn command() -> Command {
     let print = Command::new("print")
-        .about("Prints the settings as they count, and where each was given")
+        .about("Print the effective settings and the source of each")
         .long_about(
-            "Prints the settings that a server started here and now would have, in the form of sealog.toml, each with the place where it was given.\n\n\
-             Secrets are not shown, which --redacted says as well; with --show-secrets the output is a settings file that works, and as secret as one.",
+            "Print the settings that a server would use if started here and now, in the format of \
+             sealog.toml, each with its source.\n\n\
+             Secrets are hidden; --redacted is the default. With --show-secrets the output is a working \
+             settings file: keep it secret.",
         )
-        .arg(Arg::new("redacted").long("redacted").action(ArgAction::SetTrue).help("Without secrets, which is also what happens without flags"))
+        .arg(
+            Arg::new("redacted")
+                .long("redacted")
+                .action(ArgAction::SetTrue)
+                .help("Hide secrets (the default)"),
+        )
         .arg(
             Arg::new("show_secrets")
                 .long("show-secrets")
                 .action(ArgAction::SetTrue)
                 .conflicts_with("redacted")
-                .help("With secrets"),
+                .help("Show secrets"),
         )
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("One JSON object: key, value and place of each setting"));
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print one JSON object with key, value and source of each setting"),
+        );
     Command::new("config")
-        .about("Shows the settings of a server")
+        .about("Show the settings of a server")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(config::with_flags(print))

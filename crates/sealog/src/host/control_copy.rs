@@ -30,7 +30,7 @@ impl ControlCopy {
             return Ok(None);
         }
         let failed =
-            |error: String| Failure::new(Exit::Failure, format!("the control data cannot be read: {error}"));
+            |error: String| Failure::new(Exit::Failure, format!("cannot read the control data: {error}"));
         let dir = Scratch::make().map_err(|error| failed(error.to_string()))?;
         for name in FILES {
             match dir.copy(data, name) {

@@ -13,14 +13,14 @@ use crate::config;
 
 pub(super) fn command() -> Command {
     let test = Command::new("test")
-        .about("Looks an address up in the database of the setting geoip_db")
+        .about("Look up an address in the database of the setting geoip_db")
         .long_about(
-            "Looks an address up in the database of the setting geoip_db, as a server that would be started here and now does. It ends with 4 when the database knows nothing of the address.",
+            "Look up an address in the database of the setting geoip_db, with the settings of a server started here and now. It exits with 4 if the database has no entry for the address.",
         )
-        .arg(Arg::new("address").value_name("IP").required(true).value_parser(value_parser!(IpAddr)).help("The address"))
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("One JSON object"));
+        .arg(Arg::new("address").value_name("IP").required(true).value_parser(value_parser!(IpAddr)).help("Address to look up"))
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON object"));
     Command::new("geoip")
-        .about("Tries the database of places")
+        .about("Test the GeoIP database")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(config::with_flags(test))
@@ -32,7 +32,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let settings = config::load(matches, std::env::vars())?;
     let Some(geo) = &settings.service.geo else {
         return Err(Failure::usage(
-            "there is no database of places: set geoip_db to an MMDB file (docs/settings.md)",
+            "no GeoIP database is configured: set geoip_db to an MMDB file (docs/settings.md)",
         ));
     };
     let (place, state) = (geo.find(address), geo.state());

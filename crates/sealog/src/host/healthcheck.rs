@@ -16,30 +16,29 @@ use crate::config;
 
 pub(super) fn command() -> Command {
     let command = Command::new("healthcheck")
-        .about("Says whether a server accepts events")
+        .about("Check whether a server accepts events")
         .long_about(
-            "Says whether a server accepts events: asks its /readyz once. It ends with 0 if it does and with 1 if not, whatever the reason, as Docker and others want it.\n\n\
-             The address is --url, or SEALOG_URL, or else the one on which a server with these settings listens, with TLS if they name a certificate. The settings are read as the server reads them (flags, environment, \
-             sealog.toml); no file that they name is opened.\n\n\
-             A server that is found by its settings is on this machine and is asked by its address, which its certificate need not name: whom that is from and until when it is valid is not looked at (`sealog check` does), and no \
-             key is sent. With --url or SEALOG_URL the certificate must be valid for that name, and from somebody whom the system believes (SSL_CERT_FILE names others).",
+            "Check whether a server accepts events: request its /readyz once. The command exits with 0 if it \
+             does and with 1 if not, for any reason, as Docker and others expect.\n\n\
+             The address is --url, SEALOG_URL, or the listen address of the settings, with TLS if they have \
+             a certificate. The command reads the settings like the server (flags, environment, sealog.toml) \
+             but opens none of the files in them.\n\n\
+             At the listen address the server is on this machine, and its certificate need not match the \
+             address: the command does not check its issuer and expiry (`sealog check` does), and sends no \
+             key. With --url or SEALOG_URL the certificate must be valid for that name, from a CA the system \
+             trusts (SSL_CERT_FILE names others).",
         )
-        .arg(Arg::new("url").long("url").value_name("URL").help("Address of the server"))
+        .arg(Arg::new("url").long("url").value_name("URL").help("URL of the server"))
         .arg(
             Arg::new("timeout")
                 .long("timeout")
                 .value_name("SECONDS")
                 .default_value("5")
                 .value_parser(value_parser!(u64).range(1..=3600))
-                .help("How long to wait for the answer"),
+                .help("Timeout for the response"),
         )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("The server's own answer on standard output"),
-        )
-        .arg(Arg::new("quiet").long("quiet").short('q').action(ArgAction::SetTrue).help("Says nothing"));
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the server's response"))
+        .arg(Arg::new("quiet").long("quiet").short('q').action(ArgAction::SetTrue).help("Print nothing"));
     config::with_flags(command)
 }
 
@@ -87,11 +86,7 @@ fn asked(client: &Client) -> Result<Value, Failure> {
     Ok(if is_its_own {
         body
     } else {
-        unready(&format!(
-            "{} answers with status {}, and not as a server of Sealog",
-            client.url(),
-            answer.status
-        ))
+        unready(&format!("{} returned status {}, and is not a Sealog server", client.url(), answer.status))
     })
 }
 

@@ -16,15 +16,16 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(20);
 
 pub(super) fn command() -> Command {
     let test = Command::new("test")
-        .about("Sends a test mail by the settings smtp.url and smtp.from")
+        .about("Send a test mail with the settings smtp.url and smtp.from")
         .long_about(
-            "Sends a test mail by the settings smtp.url and smtp.from of a server that would be started here and now, and says what the mail server answers. The server need not run.\n\n\
-             That it was taken does not mean that it arrives: look into the mailbox, and into its spam.",
+            "Send a test mail with the settings smtp.url and smtp.from of a server started here and now, and \
+             print the reply of the mail server. The Sealog server need not run.\n\n\
+             An accepted mail may still not arrive: check the mailbox and its spam folder.",
         )
-        .arg(Arg::new("address").value_name("ADDRESS").required(true).help("Whom to send it to"))
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("One JSON object"));
+        .arg(Arg::new("address").value_name("ADDRESS").required(true).help("Recipient"))
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON object"));
     Command::new("mail")
-        .about("Tries the mail settings")
+        .about("Test the mail settings")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(config::with_flags(test))
@@ -35,7 +36,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let address = matches.get_one::<String>("address").expect("clap asks for it");
     let settings = config::load(matches, std::env::vars())?;
     let Some(smtp) = &settings.service.smtp else {
-        return Err(Failure::usage("there is no mail server: set smtp.url and smtp.from (docs/settings.md)"));
+        return Err(Failure::usage(
+            "no mail server is configured: set smtp.url and smtp.from (docs/settings.md)",
+        ));
     };
     let sent = connect::block_on(async { Ok(smtp.send_test(address, ATTEMPT_MAX).await) })?;
     let told = match &sent {
@@ -47,13 +50,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     }
     match sent {
         Ok(()) => {
-            eprintln!("sealog: the mail server has taken a mail for {address}");
+            eprintln!("sealog: the mail server accepted a mail for {address}");
             Ok(ExitCode::SUCCESS)
         }
         Err(why) => Err(Failure::new(
             Exit::Failure,
             format!(
-                "the mail was not taken: {}\n  are smtp.url and smtp.from right, and may this machine reach the server?",
+                "the mail server rejected the mail: {}\n  check smtp.url and smtp.from, and that this machine can reach the mail server",
                 output::plain(&why)
             ),
         )),

@@ -11,9 +11,9 @@ use sealog_cli::output;
 
 pub(super) fn command() -> Command {
     Command::new("man")
-        .about("Prints the manual page of a command, or writes all pages to a directory")
+        .about("Print the manual page of a command, or write all pages to a directory")
         .long_about(
-            "Prints the manual page of a command, or writes all pages to a directory. They are made from the command line itself.\n\n\
+            "Print the manual page of a command, or write all pages to a directory.\n\n\
              To read one: sealog man follow | man -l -\n\
              To install all: sealog man --dir /usr/local/share/man/man1",
         )
@@ -22,16 +22,21 @@ pub(super) fn command() -> Command {
                 .value_name("COMMAND")
                 .num_args(0..)
                 .conflicts_with("dir")
-                .help("The command, such as follow or admin key; all of the program without one"),
+                .help("Command, such as follow or admin key [default: the whole program]"),
         )
-        .arg(Arg::new("dir").long("dir").value_name("DIR").help("Writes sealog.1, sealog-log.1 and so on there"))
+        .arg(
+            Arg::new("dir")
+                .long("dir")
+                .value_name("DIR")
+                .help("Write sealog.1, sealog-log.1 and so on to this directory"),
+        )
 }
 
 pub(super) fn run(matches: &ArgMatches, mut program: Command) -> Result<ExitCode, Failure> {
     program.build();
     if let Some(dir) = matches.get_one::<String>("dir") {
         let pages = written(&program, "sealog", Path::new(dir))?;
-        eprintln!("sealog: {pages} pages were written to {dir}");
+        eprintln!("sealog: wrote {pages} pages to {dir}");
         return Ok(ExitCode::SUCCESS);
     }
     let (mut found, mut name) = (&program, "sealog".to_owned());
@@ -40,7 +45,7 @@ pub(super) fn run(matches: &ArgMatches, mut program: Command) -> Result<ExitCode
             let known: Vec<&str> = found.get_subcommands().map(Command::get_name).collect();
             Failure::new(
                 Exit::NotFound,
-                format!("{name} has no command {part:?}: there are {}", known.join(", ")),
+                format!("{name} has no command {part:?}; choose from {}", known.join(", ")),
             )
         })?;
         name.push_str(&format!("-{part}"));
@@ -60,9 +65,7 @@ fn written(command: &Command, name: &str, dir: &Path) -> Result<usize, Failure> 
     let path = dir.join(format!("{name}.1"));
     std::fs::write(&path, page(command, name)?).map_err(|error| {
         let shown = path.display();
-        Failure::usage(format!(
-            "{shown} cannot be written: {error}; name a directory that is there with --dir"
-        ))
+        Failure::usage(format!("cannot write {shown}: {error}; give an existing directory with --dir"))
     })?;
     let mut pages = 1;
     for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {

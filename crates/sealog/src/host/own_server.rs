@@ -13,7 +13,7 @@ use sealog_client::Client;
 
 pub(super) fn client(listen: SocketAddr, is_tls: bool, timeout: Duration) -> Result<Client, String> {
     if listen.port() == 0 {
-        return Err("the setting listen leaves the port to the system: name the address with --url".into());
+        return Err("the setting listen has port 0: give the address with --url".into());
     }
     Client::believing_anyone(url(listen, is_tls), timeout)
 }

@@ -76,12 +76,12 @@ fn open_to_read(place: &str) -> Result<EmbeddedStore, Failure> {
         Ok(format) if format.is_file() => {}
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             return Err(Failure::usage(format!(
-                "{place} cannot be read: {error}; run this as the user that the server runs as"
+                "cannot read {place}: {error}; run this as the user of the server"
             )));
         }
         _ => {
             return Err(Failure::usage(format!(
-                "there is no store in {place}: --data takes the data directory of a server (its setting data_dir)"
+                "there is no store in {place}: give --data the data directory of a server (its setting data_dir)"
             )));
         }
     }
@@ -91,10 +91,10 @@ fn open_to_read(place: &str) -> Result<EmbeddedStore, Failure> {
     EmbeddedStore::open(dir, &options).map_err(|error| {
         let what_now = match &error {
             OpenError::Locked { .. } => {
-                "\n  what now: a running server verifies itself, every night and when `sealog verify` asks it with a key; beside it, verify a copy: `sealog backup create DIR` and `sealog backup verify DIR`; or stop the server first"
+                "\n  what now: stop the server; or let it verify itself with `sealog verify` and a key; or verify a copy with `sealog backup create DIR` and `sealog backup verify DIR`"
             }
             OpenError::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
-                "\n  what now: run this as the user that the server runs as"
+                "\n  what now: run this as the user of the server"
             }
             _ => "",
         };
@@ -104,7 +104,7 @@ fn open_to_read(place: &str) -> Result<EmbeddedStore, Failure> {
 
 fn looked_at(store: &dyn Store, control: Option<&Arc<Control>>, is_quiet: bool) -> Result<Outcome, Failure> {
     let outcome = connect::block_on(async { Ok(audit(store, control, is_quiet).await) })?;
-    outcome.map_err(|error| Failure::new(Exit::Failure, format!("the store cannot be read: {error}")))
+    outcome.map_err(|error| Failure::new(Exit::Failure, format!("cannot read the store: {error}")))
 }
 
 async fn audit(
@@ -142,9 +142,7 @@ async fn audit(
         None => Some(Vec::new()),
     };
     let control = compared.unwrap_or_else(|| {
-        drops
-            .unproven
-            .push("control data was not compared: this version has not been started on it yet".into());
+        drops.unproven.push("control data not compared: start this version on it once".into());
         Vec::new()
     });
     Ok(Outcome { chains, faults, derived, drops, control, took: begun.elapsed() })
@@ -207,7 +205,7 @@ impl Outcome {
             text.push_str(&format!("UNRECORDED: {}\n", output::plain(fault)));
         }
         if !drops.unrecorded.is_empty() {
-            text.push_str("  what now: events that nobody dropped may have been removed; compare with a backup. Drops of an earlier version are sealed as a baseline when this version first starts\n");
+            text.push_str("  what now: compare with a backup, because events may have been removed without a record. The first start of this version seals the drops of an earlier version as a baseline\n");
         }
         for difference in control {
             text.push_str(&format!("CONTROL DATA: {}\n", output::plain(difference)));
@@ -219,12 +217,12 @@ impl Outcome {
             text.push_str(&format!("DERIVED DATA: {}\n", output::plain(fault)));
         }
         if !derived.is_empty() {
-            text.push_str("  what now: keep a copy of the directory as evidence. Events are not affected, but lists, reads by id and idempotency keys may be wrong; to heal it, remove the .idx and .cnt files that are named and start the server, which makes them again\n");
+            text.push_str("  what now: keep a copy of the directory as evidence. Events are not affected, but lists, reads by id and idempotency keys may be wrong. To repair it, remove the .idx and .cnt files named above and start the server, which rebuilds them\n");
         }
         text.push_str(&match broken {
             0 => format!("{events} of {events} events valid in {} chains, {seconds:.1} s, {rate} events/s\n", chains.len()),
             _ => format!(
-                "{broken} of {} chains are broken; {events} events were looked at, {seconds:.1} s\n  what now: keep the store as it is, and look for another copy of the events (docs/operating.md)\n",
+                "{broken} of {} chains are broken; checked {events} events, {seconds:.1} s\n  what now: keep the store unchanged, and find another copy of the events (docs/operating.md)\n",
                 chains.len()
             ),
         });

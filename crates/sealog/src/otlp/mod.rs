@@ -62,7 +62,7 @@ pub(crate) struct Exporter {
 /// The two ends of the queue, or why the variables cannot be followed.
 pub(crate) fn open(settings: Settings) -> Result<(Arc<dyn Traces>, Exporter), String> {
     let receiver = Once::new(&settings.endpoint)
-        .map_err(|why| format!("OTEL_EXPORTER_OTLP_ENDPOINT {why}, and it is {:?}", settings.endpoint))?;
+        .map_err(|why| format!("OTEL_EXPORTER_OTLP_ENDPOINT {why}, not {:?}", settings.endpoint))?;
     let (sender, queue) = channel(QUEUE_MAX);
     let dropped = Arc::new(AtomicU64::new(0));
     let collector = Collector { settings: settings.clone(), queue: sender, dropped: Arc::clone(&dropped) };
@@ -80,26 +80,22 @@ impl Exporter {
             }
             let lost = self.dropped.swap(0, Ordering::Relaxed);
             if lost > 0 {
-                tracing::warn!(lost, "traces: the receiver is slower than the server; spans were dropped");
+                tracing::warn!(lost, "trace receiver is too slow; dropped spans");
             }
             let body = span::to_json(&batch, &self.settings.resource);
             let sent = self.receiver.post_json(&self.settings.headers, body, self.settings.timeout).await;
             let failure = match sent {
                 Ok(200..=299) => None,
-                Ok(status) => Some(format!("it answered with {status}")),
+                Ok(status) => Some(format!("status {status}")),
                 Err(error) => Some(error),
             };
             if let Some(error) = failure {
                 if !std::mem::replace(&mut fails, true) {
-                    tracing::warn!(
-                        error,
-                        spans = batch.len(),
-                        "traces: the receiver does not take them; they are lost"
-                    );
+                    tracing::warn!(error, spans = batch.len(), "trace receiver rejects spans; they are lost");
                 }
                 tokio::time::sleep(PAUSE).await;
             } else if std::mem::take(&mut fails) {
-                tracing::info!("traces: the receiver takes them again");
+                tracing::info!("trace receiver accepts spans again");
             }
         }
     }

@@ -47,7 +47,7 @@ impl Settings {
             && protocol == "grpc"
         {
             return Err(format!(
-                "{name} is grpc, and sealog sends OTLP over HTTP: set it to http/json, with the receiver's port for HTTP (4318 as a rule)"
+                "{name} is grpc, but sealog sends OTLP over HTTP: set it to http/json, with the receiver's HTTP port (usually 4318)"
             ));
         }
         let headers = match of_traces("HEADERS") {
@@ -114,7 +114,7 @@ impl Sampler {
                 .ok_or("OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1")?,
             _ => {
                 return Err(format!(
-                    "OTEL_TRACES_SAMPLER must be always_on, always_off or traceidratio, or one of them behind parentbased_, not {name:?}"
+                    "OTEL_TRACES_SAMPLER must be always_on, always_off or traceidratio, optionally with the prefix parentbased_, not {name:?}"
                 ));
             }
         };

@@ -21,7 +21,7 @@ fn a_loss_is_named_accepted_and_the_chain_goes_on() {
 
     let (code, said, error) = accept(&data, &["--chain", &chain, "--reason", "again"]);
     assert_eq!((code, &*said), (Some(1), ""));
-    assert!(error.contains("nothing is proven lost"), "{error}");
+    assert!(error.contains("no proven loss"), "{error}");
 
     let server = serve(&data);
     let (_, body) = server.get(&key, "/v1/events/verify");
@@ -109,7 +109,7 @@ fn what_cannot_be_meant_is_refused_and_changes_nothing() {
         (vec!["--chain", &project, "--reason", "x"], 2, "PROJECT_ID:live"),
         (vec!["--chain", &format!("{unknown}:live"), "--reason", "x"], 4, "there is no project"),
         (vec!["--chain", &format!("{unknown}/{project}/live"), "--reason", "x"], 2, "another tenant"),
-        (vec!["--chain", &format!("{project}:test"), "--reason", "x"], 1, "nothing is proven lost"),
+        (vec!["--chain", &format!("{project}:test"), "--reason", "x"], 1, "no proven loss"),
     ] {
         let (ended, said, error) = accept(&data, &args);
         assert_eq!((ended, &*said), (Some(code), ""), "{args:?} {error}");
@@ -120,7 +120,7 @@ fn what_cannot_be_meant_is_refused_and_changes_nothing() {
     server.stop();
     let help = sealog().args(["accept-loss", "--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    for word in ["--chain", "--reason", "--json", "cannot be taken back", "sealog.loss_accepted"] {
+    for word in ["--chain", "--reason", "--json", "cannot undo", "sealog.loss_accepted"] {
         assert!(help.contains(word), "{word} in {help}");
     }
 }

@@ -77,7 +77,7 @@ fn a_running_server_accepts_a_loss_and_its_chain_goes_on_at_once() {
     // The same refusals and exit codes as without a server.
     let unknown = "22222222-2222-4222-8222-222222222222:live";
     for (args, wanted, with) in [
-        (["--chain", &chain, "--reason", "again"], 1, "nothing is proven lost"),
+        (["--chain", &chain, "--reason", "again"], 1, "no proven loss"),
         (["--chain", unknown, "--reason", "x"], 4, "there is no project"),
     ] {
         let (code, said, error) = accept(&data, &args);
@@ -122,7 +122,7 @@ fn the_socket_of_a_killed_server_is_in_nobodys_way() {
     assert_eq!(server.post(&key).0, 202);
     assert!(answer(connect(&data), b"?\n").contains("failed"));
     let (code, _, error) = accept(&data, &["--chain", &chain, "--reason", "again"]);
-    assert!(code == Some(1) && error.contains("nothing is proven lost"), "{error}");
+    assert!(code == Some(1) && error.contains("no proven loss"), "{error}");
     server.stop();
 }
 
@@ -174,7 +174,7 @@ fn of_two_commands_at_once_one_accepts_and_the_other_finds_nothing_lost() {
         outcomes.sort();
         let [accepted, refused] = outcomes;
         assert_accepted(accepted);
-        assert!(refused.0 == Some(1) && refused.2.contains("nothing is proven lost"), "{refused:?}");
+        assert!(refused.0 == Some(1) && refused.2.contains("no proven loss"), "{refused:?}");
         if let Some(server) = server {
             server.stop();
         }
@@ -209,7 +209,7 @@ fn a_socket_that_the_server_cannot_have_made_is_not_talked_to() {
     fs::set_permissions(socket(&data), fs::Permissions::from_mode(0o600)).unwrap();
     // Only root can give a file away.
     if std::os::unix::fs::chown(socket(&data), Some(65534), None).is_ok() {
-        refused("belongs to the user 65534");
+        refused("belongs to user 65534");
     }
     assert_eq!(server.post(&key).0, 500);
     server.stop();
@@ -218,7 +218,7 @@ fn a_socket_that_the_server_cannot_have_made_is_not_talked_to() {
     fs::write(socket(&data), "mine").unwrap();
     let server = serve(&data);
     server.says("cannot open the administrative socket");
-    refused("is no socket");
+    refused("is not a socket");
     assert_eq!(server.get(&key, "/v1/events").0, 200);
     server.stop();
     assert_eq!(fs::read_to_string(socket(&data)).unwrap(), "mine");
@@ -231,10 +231,10 @@ fn what_is_no_request_is_refused_with_a_reason() {
     let server = serve(&data);
     let chain = format!("{project}:live");
     for (request, with) in [
-        ("\n".to_owned(), "this is no request"),
-        ("GET / HTTP/1.1\r\n\r\n".into(), "this is no request"),
+        ("\n".to_owned(), "not a valid request"),
+        ("GET / HTTP/1.1\r\n\r\n".into(), "not a valid request"),
         ("{\"drop_everything\":{}}\n".into(), "unknown variant"),
-        ("{\"accept_loss\":{\"chain\":\"x\",\"reason\":\"x\"}}\n".into(), "is no chain"),
+        ("{\"accept_loss\":{\"chain\":\"x\",\"reason\":\"x\"}}\n".into(), "is not a chain"),
         (format!("{{\"accept_loss\":{{\"chain\":\"{chain}\"}}}}\n"), "missing field `reason`"),
         (
             format!("{{\"accept_loss\":{{\"chain\":\"{chain}\",\"reason\":\"x\",\"force\":true}}}}\n"),
@@ -253,7 +253,7 @@ fn what_is_no_request_is_refused_with_a_reason() {
         assert!(answered.contains(with), "{answered}");
     }
     let bytes: Vec<u8> = (0..=255).rev().cycle().take(5000).collect();
-    assert!(answer(connect(&data), &bytes).contains("this is no request"));
+    assert!(answer(connect(&data), &bytes).contains("not a valid request"));
     // A client that leaves in the middle of its request has asked for nothing.
     let mut client = connect(&data);
     client.get_mut().write_all(b"{\"accept_loss\":").unwrap();

@@ -87,7 +87,7 @@ fn the_directory_of_a_demo_and_half_a_restore_are_what_the_server_refuses() {
     assert_refused(&data, &[], "data directory", "is the directory of a demo");
     fs::remove_file(data.join("DEMO")).unwrap();
     fs::write(data.join("RESTORING"), "sealog restore 1\n").unwrap();
-    assert_refused(&data, &[], "store", "was not finished; run `sealog restore` once more");
+    assert_refused(&data, &[], "store", "did not finish; run `sealog restore` again");
     fs::remove_file(data.join("RESTORING")).unwrap();
     fs::write(data.join("FORMAT"), "sealog embedded 99\n").unwrap();
     assert_refused(&data, &[], "store", "sealog embedded 99");
@@ -183,7 +183,7 @@ fn another_version_of_either_schema_is_what_the_server_refuses() {
     }
     for schema in ["sealog", "sealog_control"] {
         database.sql(&format!("INSERT INTO {schema}.migrations (version) VALUES (999)"));
-        assert_refused(&data, &env, "store", "has version 999");
+        assert_refused(&data, &env, "store", "unknown version 999");
         database.sql(&format!("DELETE FROM {schema}.migrations WHERE version = 999"));
         // An older one.
         let newest = format!("SELECT max(version) FROM {schema}.migrations");
@@ -343,7 +343,7 @@ fn a_certificate_that_has_ended_fails_though_a_server_starts_with_it() {
     let mut command = with_env(checking(sealog(), &data), &env);
     let (code, state, detail) = checked(with_env(checking(sealog(), &data), &env), "certificate");
     assert_eq!((code, &*state), (Some(1), "FAILS"), "{detail}");
-    assert!(detail.contains("it has ended: valid until 2020-01-02"), "{detail}");
+    assert!(detail.contains("expired: valid until 2020-01-02"), "{detail}");
     let report: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
     assert_eq!(report["would_start"], true, "a server of the same settings goes on");
 }

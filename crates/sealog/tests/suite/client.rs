@@ -68,7 +68,7 @@ fn a_line_that_is_not_taken_is_named_and_the_others_are_sealed() {
     let (code, said, noted) = stage.piped(&args, &(input.join("\n") + "\n"));
     assert_eq!(code, Some(6), "{noted}");
     assert!(
-        noted.contains("line 6: action/invalid") && noted.contains("line 8: it is no JSON object"),
+        noted.contains("line 6: action/invalid") && noted.contains("line 8: it is not a JSON object"),
         "{noted}"
     );
     assert!(noted.contains("request: req_") && noted.contains("/docs/errors/action/invalid"), "{noted}");
@@ -91,7 +91,7 @@ fn what_is_read_while_the_service_is_away_is_kept_and_sent_first_by_the_next_com
     stage.stop();
     let (code, said, noted) = stage.piped(&["log", "--file", "-", "--retries", "0"], &lines(230));
     assert_eq!((code, said.as_str()), (Some(5), ""), "{noted}");
-    assert!(noted.contains("cannot be reached") && noted.contains("230 events wait in"), "{noted}");
+    assert!(noted.contains("cannot reach") && noted.contains("230 events wait in"), "{noted}");
     // Another command while it is still away adds to it.
     let (code, _, noted) = stage.run(&["log", "user.login", "--actor-id", "u230", "--retries", "0"]);
     assert_eq!(code, Some(5), "{noted}");
@@ -102,7 +102,7 @@ fn what_is_read_while_the_service_is_away_is_kept_and_sent_first_by_the_next_com
     assert_eq!(stage.events().len(), 1);
     let (code, _, noted) = stage.run(&["log", "user.login", "--actor-id", "u231"]);
     assert_eq!(code, Some(0), "{noted}");
-    assert!(noted.contains("231 events of the spool were sent"), "{noted}");
+    assert!(noted.contains("sent 231 events from the spool"), "{noted}");
     assert_eq!(actors(&stage)[1..], expected(232));
     let (code, _, noted) = stage.run(&["log", "user.login", "--actor-id", "u232"]);
     assert_eq!((code, noted.as_str()), (Some(0), ""));
@@ -162,7 +162,7 @@ fn a_spool_that_cannot_be_written_is_said_and_not_passed_over() {
     for (more, code) in [(["--spool", "/proc/nowhere/spool"].as_slice(), 1), (["--no-spool"].as_slice(), 5)] {
         let (ended, _, noted) = stage.run(&[&args[..], more].concat());
         assert_eq!(ended, Some(code), "{noted}");
-        assert!(noted.contains("cannot be reached"), "{noted}");
+        assert!(noted.contains("cannot reach"), "{noted}");
         assert!(noted.contains("350 events were neither sent nor kept"), "{noted}");
     }
 }
@@ -172,33 +172,34 @@ fn input_that_is_empty_binary_or_unreadable_is_named_and_says_what_is_wanted() {
     let stage = Stage::new();
     let (code, said, noted) = stage.piped(&["log", "--file", "-"], "");
     assert_eq!((code, said.as_str()), (Some(0), ""));
-    assert!(noted.contains("nothing to log"), "{noted}");
+    assert!(noted.contains("no events to log"), "{noted}");
     assert_eq!(stage.piped(&["log", "--file", "-", "--quiet"], ""), (Some(0), String::new(), String::new()));
     let (code, said, noted) =
         stage.piped_bytes(&["log", "--file", "-"], b"\x1f\x8b\x08\x00\xff\xfe\n\x00\x01\x1b[2J\n");
     assert_eq!((code, said.as_str()), (Some(6), ""), "{noted}");
-    for told in ["line 1: it is no UTF-8", "line 2: it is no JSON object", r#"like {"action":"user.login"}"#]
+    for told in
+        ["line 1: it is not UTF-8", "line 2: it is not a JSON object", r#"such as {"action":"user.login"}"#]
     {
         assert!(noted.contains(told), "{noted}");
     }
     assert!(!noted.contains('\u{1b}') && !noted.contains('\u{1}'), "nothing of it reaches a terminal");
     // It opens, and no read of it ever succeeds, whoever reads.
     let (code, _, noted) = stage.run(&["log", "--file", "/proc/self/mem"]);
-    assert!(code == Some(1) && noted.contains("cannot be read any further"), "{noted}");
+    assert!(code == Some(1) && noted.contains("cannot read the rest of the input"), "{noted}");
     let (home, file) = (stage.home.to_str().unwrap(), stage.path("in.ndjson"));
     std::fs::write(&file, lines(1)).unwrap();
     for (args, code, said) in [
         (
             &["log", "--file", "/no/such/file"][..],
             2,
-            "name a file that you may read, or - for standard input",
+            "give a file that you can read, or - for standard input",
         ),
-        (&["log", "--file", home], 2, "name a file in it"),
-        (&["log", "--file", &file, "--rejects", home], 2, "name another file"),
+        (&["log", "--file", home], 2, "give a file in it"),
+        (&["log", "--file", &file, "--rejects", home], 2, "give another file"),
         (&["log", "user.login", "--metadata", "{"], 2, "must be a JSON object"),
         (&["log", "user.login", "--unknown"], 2, "unexpected argument"),
-        (&["actions", "list", "--framework", "gpdr"], 4, "there are"),
-        (&["actions", "list", "--category", "cooking"], 4, "there are"),
+        (&["actions", "list", "--framework", "gpdr"], 4, "choose from"),
+        (&["actions", "list", "--category", "cooking"], 4, "choose from"),
         (&["login", "--stdin"], 3, "pipe one line in"),
     ] {
         let (found, out, noted) = stage.run(args);
@@ -208,7 +209,7 @@ fn input_that_is_empty_binary_or_unreadable_is_named_and_says_what_is_wanted() {
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o000)).unwrap();
     if let Some((code, _, noted)) = stage.unprivileged(&["log", "--file", &file]) {
         assert!(code == Some(2) && noted.contains("Permission denied"), "{noted}");
-        assert!(noted.contains("name a file that you may read"), "{noted}");
+        assert!(noted.contains("give a file that you can read"), "{noted}");
     }
     assert_eq!(stage.events().len(), 0);
 }
@@ -276,14 +277,14 @@ fn a_profile_gives_address_and_key_and_must_be_the_users_own() {
         for args in [&["events", "list"][..], &["login", "--stdin", "--no-check"]] {
             let (code, _, noted) = listed(0o600, args);
             assert_eq!(code, Some(2), "{noted}");
-            assert!(noted.contains("it is no file of profiles") && noted.contains("line "), "{noted}");
+            assert!(noted.contains("not a valid profile file") && noted.contains("line "), "{noted}");
             assert!(noted.contains("sealog login") && !noted.contains("secret"), "{noted}");
         }
     }
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
     let (code, _, noted) = listed(0o755, &["events", "list"]);
-    assert!(code == Some(2) && noted.contains("it is no file: move it away"), "{noted}");
+    assert!(code == Some(2) && noted.contains("it is not a regular file: move it away"), "{noted}");
 }
 
 #[test]

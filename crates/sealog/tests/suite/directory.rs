@@ -270,10 +270,7 @@ fn a_segment_that_begins_to_give_eio_fails_the_reads_that_need_it_and_no_others(
     let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
     let detail = ready["detail"].as_str().unwrap();
     assert!(detail.starts_with("live log: ") && detail.contains("Input/output error"), "{detail}");
-    assert_eq!(
-        ready["notices"],
-        serde_json::json!(["reads from the disk have failed within the last minute"])
-    );
+    assert_eq!(ready["notices"], serde_json::json!(["reads from the disk failed within the last minute"]));
     let (_, metrics) = server.get(&key, "/metrics");
     let failed = metrics.lines().find(|line| line.starts_with("sealog_store_read_errors_total")).unwrap();
     assert!(!failed.ends_with(" 0"), "{failed}");

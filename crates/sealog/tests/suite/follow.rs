@@ -103,7 +103,7 @@ fn a_disk_that_fills_up_ends_it_with_1_and_with_room_again_each_event_is_there_o
     disk.fill("others", 1 << 20);
     assert_eq!(stage.piped(&log, &lines(6000)).0, Some(0));
     let (code, _, noted) = stage.run(&["follow", "--output", &out, "--once"]);
-    assert!(code == Some(1) && noted.contains("cannot be written"), "{code:?} {noted}");
+    assert!(code == Some(1) && noted.contains("cannot write"), "{code:?} {noted}");
     assert!(std::fs::read_to_string(&out).unwrap().starts_with(&kept), "what was committed stays");
     std::fs::remove_file(disk.at.join("others")).unwrap();
     assert_eq!(stage.run(&["follow", "--output", &out, "--once"]).0, Some(0));
@@ -164,12 +164,12 @@ fn filters_leave_out_what_does_not_match_and_the_place_is_kept_all_the_same() {
     let mut other = stage.command(&args);
     let (code, _, noted) = ended(other.env("SEALOG_API_KEY", stage.test_key()).output().unwrap());
     // The test chain is empty and says nothing of itself, but it cannot be a live one.
-    assert!(code == Some(2) && noted.contains("this key sees a test chain without events"), "{noted}");
+    assert!(code == Some(2) && noted.contains("this key reads a test chain without events"), "{noted}");
     let mut logged = stage.command(&["log", "user.login"]);
     assert_eq!(logged.env("SEALOG_API_KEY", stage.test_key()).output().unwrap().status.code(), Some(0));
     let mut other = stage.command(&args);
     let (code, _, noted) = ended(other.env("SEALOG_API_KEY", stage.test_key()).output().unwrap());
-    assert!(code == Some(2) && noted.contains("the cursor file is of the chain"), "{noted}");
+    assert!(code == Some(2) && noted.contains("the cursor file belongs to chain"), "{noted}");
 }
 
 #[test]
@@ -239,10 +239,10 @@ fn a_service_that_comes_back_with_a_shorter_or_another_chain_ends_it_with_10() {
     let written = std::fs::read(&out).unwrap();
     taken_back(&mut stage, &old);
     let (code, _, noted) = stage.run(&args);
-    assert!(code == Some(10) && noted.contains("ends with event #5, and it had #10 before"), "{noted}");
+    assert!(code == Some(10) && noted.contains("ends with event #5, but it had #10 before"), "{noted}");
     log(&stage, 7);
     let (code, _, noted) = stage.run(&args);
-    assert!(code == Some(10) && noted.contains("another event #10"), "{noted}");
+    assert!(code == Some(10) && noted.contains("event #10 of the service has changed"), "{noted}");
     assert_eq!(std::fs::read(&out).unwrap(), written, "what was written is left alone");
 }
 
@@ -258,16 +258,16 @@ fn a_cursor_file_that_does_not_fit_is_refused_says_what_to_do_and_leaves_the_out
     let (written, kept) = (std::fs::read(&out).unwrap(), std::fs::read_to_string(&cursor).unwrap());
     // Another service has another chain, whatever its events look like.
     let (code, _, noted) = other.run(&args);
-    assert!(code == Some(2) && noted.contains("the cursor file is of the chain"), "{noted}");
+    assert!(code == Some(2) && noted.contains("the cursor file belongs to chain"), "{noted}");
     assert!(noted.contains("or another cursor file and output"), "{noted}");
     let newer = kept.replace("\"sealog_follow\":1", "\"sealog_follow\":2");
     assert_ne!(newer, kept);
     for (text, told) in [
-        ("", "or remove it and the output to begin again"),
-        ("{}", "or remove it and the output to begin again"),
-        ("\u{0}\u{1}", "or remove it and the output to begin again"),
-        (&kept[..kept.len() / 2], "or remove it and the output to begin again"),
-        (&newer, "another version of this program (2): use that one"),
+        ("", "or remove it and the output to start over"),
+        ("{}", "or remove it and the output to start over"),
+        ("\u{0}\u{1}", "or remove it and the output to start over"),
+        (&kept[..kept.len() / 2], "or remove it and the output to start over"),
+        (&newer, "another version of this program (2): use that version"),
     ] {
         std::fs::write(&cursor, text).unwrap();
         let (code, _, noted) = stage.run(&args);
@@ -279,9 +279,9 @@ fn a_cursor_file_that_does_not_fit_is_refused_says_what_to_do_and_leaves_the_out
     assert_eq!(stage.run(&args).0, Some(0), "and with its own it goes on");
     let home = stage.home.to_str().unwrap();
     let (code, _, noted) = stage.run(&["follow", "--once", "--cursor-file", home]);
-    assert!(code == Some(2) && noted.contains("name another file with --cursor-file"), "{noted}");
+    assert!(code == Some(2) && noted.contains("give another file with --cursor-file"), "{noted}");
     let (code, _, noted) = stage.run(&["follow", "--once", "--output", home]);
-    assert!(code == Some(2) && noted.contains("name another file"), "{noted}");
+    assert!(code == Some(2) && noted.contains("give another file"), "{noted}");
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn a_service_that_comes_back_without_events_ends_it_with_10() {
     let written = std::fs::read(&out).unwrap();
     taken_back(&mut stage, &old);
     let (code, _, noted) = stage.run(&args);
-    assert!(code == Some(10) && noted.contains("no events for this key, and it had #4 before"), "{noted}");
+    assert!(code == Some(10) && noted.contains("no events for this key, but it had #4 before"), "{noted}");
     assert_eq!(std::fs::read(&out).unwrap(), written);
 }
 
@@ -314,7 +314,7 @@ fn a_running_follower_ends_with_10_when_the_chain_has_become_shorter() {
         let written = std::fs::read(&out).unwrap();
         taken_back(&mut stage, &old);
         let (code, noted) = ended_by_itself(child);
-        assert!(code == Some(10) && noted.contains("ends with event #5, and it had #10 before"), "{noted}");
+        assert!(code == Some(10) && noted.contains("ends with event #5, but it had #10 before"), "{noted}");
         assert_eq!(std::fs::read(&out).unwrap(), written, "what was written is left alone");
     }
 }
@@ -336,7 +336,7 @@ fn a_running_follower_ends_with_10_when_the_chain_was_taken_back_and_has_grown_p
         log(&stage, 12);
         signal(child.0.id(), "-CONT");
         let (code, noted) = ended_by_itself(child);
-        assert!(code == Some(10) && noted.contains("another event #10 than before"), "{noted}");
+        assert!(code == Some(10) && noted.contains("event #10 of the service has changed"), "{noted}");
         assert_eq!(std::fs::read(&out).unwrap(), written, "nothing of the other chain");
     }
 }
@@ -397,14 +397,14 @@ fn a_quiet_follower_says_that_the_service_is_away_and_no_more() {
         let said = || std::fs::read_to_string(&said).unwrap();
         eventually("what is there is written", || length(&out) > 0);
         stage.stop();
-        eventually("it says that the service is away", || said().contains("cannot be reached"));
+        eventually("it says that the service is away", || said().contains("cannot reach"));
         stage.restart();
         log(&stage, 1);
         let written = || std::fs::read_to_string(&out).unwrap().lines().count();
         eventually("what came after the restart is written", || written() == 4);
         signal(child.id(), "-TERM");
         child.wait().unwrap();
-        assert_eq!(said().contains("waiting for it"), talk, "{}", said());
+        assert_eq!(said().contains("waiting for the service"), talk, "{}", said());
         assert_eq!(said().contains("the service is back"), talk, "{}", said());
     }
 }

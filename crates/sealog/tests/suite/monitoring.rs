@@ -131,7 +131,8 @@ fn every_query_of_the_dashboard_and_of_the_alerts_finds_its_metrics_in_a_real_se
     command.args(["--metrics-listen", "127.0.0.1:0", "--tls-cert", cert.to_str().unwrap()]);
     command.args(["--tls-key", key.to_str().unwrap()]);
     let server = start(command);
-    let metrics_at = server.says("/metrics is open")["address"].as_str().unwrap().to_owned();
+    let metrics_at =
+        server.says("/metrics needs no token on this address")["address"].as_str().unwrap().to_owned();
     let served = || http::request(&metrics_at, "GET", "/metrics", &[], "").1;
     let known: BTreeSet<String> = {
         let text = served();

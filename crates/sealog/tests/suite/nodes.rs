@@ -201,7 +201,7 @@ fn migrate_makes_the_schema_and_says_what_is_wrong() {
     };
     let (done, said) = migrate(&database.url(), &["--dry-run"]);
     assert!(
-        done && said.contains("sealog_control: not there") && said.ends_with("nothing was changed\n"),
+        done && said.contains("sealog_control: missing") && said.ends_with("dry run: no changes made\n"),
         "{said}"
     );
     assert_eq!(database.sql("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'sealog%'"), "0");
@@ -211,11 +211,11 @@ fn migrate_makes_the_schema_and_says_what_is_wrong() {
         .iter()
         .map(|dir| std::fs::read_dir(dir).unwrap().count())
         .sum::<usize>();
-    assert!(done && said.contains(&format!("{steps} steps were made")), "{said}");
+    assert!(done && said.contains(&format!("ran {steps} steps")), "{said}");
     let (done, said) = migrate(&database.url(), &["--dry-run"]);
     assert!(done && said.contains("nothing to do"), "{said}");
     let (done, said) = migrate(&database.url(), &[]);
-    assert!(done && said.contains("0 steps were made"), "{said}");
+    assert!(done && said.contains("ran 0 steps"), "{said}");
     let (done, said) = migrate(&database.url(), &["--json"]);
     assert!(done && said == "{\"citus\":false,\"steps\":0}\n", "{said}");
     let ends_with = |store: &str| {
@@ -246,7 +246,7 @@ fn a_server_on_a_database_with_an_earlier_schema_ends_with_1_and_names_the_comma
     let output = command.env("SEALOG_STORE", database.url()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let told = format!("has version {before} and this program needs {newest}; run `sealog migrate`");
+    let told = format!("has version {before}, but this program needs {newest}; run `sealog migrate`");
     assert!(said.contains(&told), "{said}");
     assert_eq!(version(), before, "it has changed nothing");
 }
@@ -259,7 +259,7 @@ fn started(url: &str) -> (Running, tempfile::TempDir) {
     (spawn(command), data)
 }
 
-const NOT_AVAILABLE: &str = "the database is not available; trying again";
+const NOT_AVAILABLE: &str = "database unavailable; retrying";
 
 #[test]
 fn a_server_that_is_started_before_its_database_waits_and_takes_the_first_event_when_it_is_there() {
@@ -297,7 +297,7 @@ fn a_database_that_says_no_is_not_waited_for() {
         let output = serving(sealog(), data.path()).env("SEALOG_STORE", url).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("the database refuses") && said.contains(why), "{said}");
+        assert!(said.contains("the database rejected the request") && said.contains(why), "{said}");
         assert!(!said.contains(NOT_AVAILABLE), "{said}");
     };
     refused(&cluster.url("no_such_database"), "no_such_database");

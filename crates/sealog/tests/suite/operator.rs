@@ -109,12 +109,12 @@ fn an_operator_who_may_not_or_asks_for_what_is_not_there_is_told_what_to_do() {
     let stage = Stage::new();
     let none = "00000000-0000-4000-8000-000000000000";
     for (args, code, said) in [
-        (&["admin", "tenant", "show", none][..], 4, "is the id right"),
-        (&["admin", "tenant", "show", "../x"], 2, "lists show them"),
-        (&["admin", "tenant", "change", none], 2, "nothing to change"),
+        (&["admin", "tenant", "show", none][..], 4, "check the id"),
+        (&["admin", "tenant", "show", "../x"], 2, "the list commands show them"),
+        (&["admin", "tenant", "change", none], 2, "give at least one change"),
         (&["admin", "tenant", "create", ""], 6, "validation/invalid_field"),
         (&["admin", "tenant", "change", none, "--rate-limit-rps", "fast"], 2, "whole number"),
-        (&["admin", "framework", "enable", "--project", none, "gpdr"], 2, "there are"),
+        (&["admin", "framework", "enable", "--project", none, "gpdr"], 2, "choose from"),
         (&["admin", "key", "create", "--project", none, "x", "--mode", "prod"], 2, "live"),
         (&["admin", "plan"], 2, "unrecognized subcommand"),
         (
@@ -182,7 +182,7 @@ fn a_key_that_works_is_kept_in_a_profile_that_nobody_else_can_read() {
     for args in [&[][..], &["--operator"]] {
         let args = [&["login", "--no-input", "--url", "http://127.0.0.1:1"][..], args].concat();
         let (code, _, noted) = ended(stage.command(&args).output().unwrap());
-        assert!(code == Some(2) && noted.contains("name another profile"), "{noted}");
+        assert!(code == Some(2) && noted.contains("give another profile"), "{noted}");
     }
     assert_eq!(std::fs::read(&path).unwrap(), before);
     let (code, _, noted) = ended(stage.command(&["login", "--no-input"]).output().unwrap());

@@ -58,7 +58,7 @@ fn a_tenant_whose_plan_is_gone_is_served_on_and_the_log_says_so_loudly() {
     server.stop();
 
     let server = serve_with_plans(&data, "");
-    let said = server.says("on a plan that the settings do not have");
+    let said = server.says("tenants have a plan that is not in the settings");
     assert_eq!((said["plan"].as_str(), said["tenants"].as_u64()), (Some("gold"), Some(1)));
     assert_eq!(server.post(&key).0, 202);
     assert_eq!(server.send(&key, HIPAA).0, 202, "evidence is not refused for a setting that went missing");
@@ -76,5 +76,5 @@ fn a_plan_that_is_wrong_is_an_error_at_start() {
     command.env("SEALOG_CONFIG", &file);
     let (code, _, said) = ended(serving(command, &data).output().unwrap());
     assert_eq!(code, Some(2));
-    assert!(said.contains("plans.entry.frameworks: \"hippa\" is no framework"), "{said}");
+    assert!(said.contains("plans.entry.frameworks: \"hippa\" is not a framework"), "{said}");
 }

@@ -159,19 +159,19 @@ fn bad_settings_are_errors_at_start() {
     std::fs::remove_file(dir.path().join("sealog.toml")).unwrap();
     refused(
         &run(&["--geoip-db", "missing.mmdb"], None),
-        "--geoip-db: geoip_db cannot be used: missing.mmdb: No such file",
+        "--geoip-db: cannot use geoip_db: missing.mmdb: No such file",
     );
     std::fs::write(dir.path().join("broken.mmdb"), "MaxMind.com").unwrap();
     refused(
         &run(&[], Some(("SEALOG_GEOIP_DB", "broken.mmdb"))),
-        "SEALOG_GEOIP_DB: geoip_db cannot be used: broken.mmdb: it is not a whole MMDB file",
+        "SEALOG_GEOIP_DB: cannot use geoip_db: broken.mmdb: it is not a complete MMDB file",
     );
     assert!(!dir.path().join("data").exists(), "nothing is created before the settings are right");
 }
 
 #[test]
 fn a_forwarded_address_of_a_proxy_that_nobody_has_named_is_told_once_with_the_setting_to_change() {
-    const SAID: &str = "the header was not believed";
+    const SAID: &str = "ignored forwarding header";
     let dir = tempfile::tempdir().unwrap();
     let server = serve(dir.path());
     for header in ["X-Forwarded-For", "Forwarded", "X-Forwarded-For"] {
@@ -224,7 +224,7 @@ fn the_operator_interface_is_open_only_with_a_token() {
 fn metrics_are_open_to_this_machine_and_the_log_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let server = serve(dir.path());
-    server.says("/metrics is open without a token to requests from this machine");
+    server.says("/metrics needs no token for direct requests from this machine");
     assert_eq!(server.get("x", "/metrics").0, 200);
     server.stop();
 }
@@ -235,7 +235,7 @@ fn metrics_can_have_a_listener_of_their_own_that_serves_nothing_else() {
     let token = "0123456789abcdef";
     let settings = [("SEALOG_METRICS_LISTEN", "127.0.0.1:0"), ("SEALOG_OPERATOR_TOKEN", token)];
     let mut server = serve_with(dir.path(), &settings);
-    let said = server.says("/metrics is open without a token to whoever can reach this address");
+    let said = server.says("/metrics needs no token on this address");
     let main = std::mem::replace(&mut server.address, said["address"].as_str().unwrap().to_owned());
     let (status, text) = server.request("GET", "/metrics", &[("X-Forwarded-For", "203.0.113.1")], "");
     assert_eq!(status, 200);
@@ -343,12 +343,12 @@ fn every_line_about_a_request_has_its_id_and_no_line_has_a_key_or_anything_of_an
             .filter(|line| line["fields"]["status"] == *status);
         assert_eq!(answered.count(), 1, "{id} {status}");
     }
-    for message in ["a read failed", "an event could not be written"] {
+    for message in ["a read failed", "failed to write an event"] {
         let line = lines.iter().find(|line| line["fields"]["message"] == message).expect(message);
         assert!(ids.iter().any(|(id, _)| line["fields"]["request_id"] == *id.as_str()), "{line}");
         assert_eq!(line["level"], "ERROR");
     }
-    let not_ready = "not ready: events are refused";
+    let not_ready = "not ready: rejecting events";
     let told = lines.iter().filter(|line| line["fields"]["message"] == not_ready);
     assert_eq!(told.count(), 1, "one line for each change, not for each probe");
     for secret in [SECRET, token, &key["at_live_".len()..]] {
@@ -479,7 +479,7 @@ fn a_mail_leaves_over_starttls_with_the_password_and_only_to_a_server_whose_cert
     serve(&data).stop();
     enqueue_mail(&data, "first", 80);
     let distrustful = serve_with(&data, &settings[..2]);
-    let said = distrustful.says("could not be sent yet").to_string();
+    let said = distrustful.says("failed to send a mail").to_string();
     assert!(said.to_lowercase().contains("certificate"), "{said}");
     let rest = distrustful.stop();
 
@@ -528,7 +528,7 @@ fn a_failed_sync_ends_the_server_with_a_code_of_its_own_and_words_that_tell() {
     assert_eq!(server.get(&key, "/v1/events").0, 200);
     let (code, log) = server.ended();
     assert_eq!(code, Some(74), "{log}");
-    assert!(log.contains("the store has failed and accepts no events; stopping"), "{log}");
+    assert!(log.contains("the store failed and rejects events; stopping"), "{log}");
     assert!(log.contains("stopped after a failed write or sync"), "{log}");
     assert!(!log.contains("everything is synced"), "{log}");
 
@@ -549,7 +549,7 @@ fn a_server_that_is_told_to_stay_after_a_failed_sync_answers_reads_and_tells_the
 
     let server = with_failing_disk(dir.path(), &[("SEALOG_ON_STORE_FAILURE", "stay")]);
     assert_eq!(server.send(&key, EVENT).0, 500);
-    server.says("the store has failed and accepts no events; reads go on");
+    server.says("the store failed and rejects events; reads continue");
     assert_eq!(server.send(&key, EVENT).0, 500);
     assert_eq!(server.get(&key, "/v1/events").0, 200);
     // strace passes no signal on; the server is its child.

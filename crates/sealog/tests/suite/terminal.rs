@@ -95,10 +95,10 @@ fn progress_is_drawn_on_a_terminal_only_and_never_among_the_data() {
     let (shown, piped) = (stage.path("shown"), stage.path("piped"));
     let on_terminal = on_a_terminal(stage.command(&["export", "--output", &shown]), "", "");
     assert_eq!(on_terminal.code, Some(0), "{}", on_terminal.text);
-    assert!(on_terminal.text.contains("Exporting") && on_terminal.text.contains("300 events were exported"));
+    assert!(on_terminal.text.contains("Exporting") && on_terminal.text.contains("exported 300 events"));
     let (code, said, noted) = stage.run(&["export", "--output", &piped]);
     assert_eq!((code, said.as_str()), (Some(0), ""));
-    assert!(!noted.contains("Exporting") && noted.contains("300 events were exported"), "{noted}");
+    assert!(!noted.contains("Exporting") && noted.contains("exported 300 events"), "{noted}");
     assert_eq!(std::fs::read(shown).unwrap(), std::fs::read(piped).unwrap());
 }
 

@@ -119,7 +119,7 @@ fn a_replaced_certificate_is_taken_and_a_broken_one_is_not() {
     };
     // By looking.
     replace(&files.path("second.pem"), &files.path("second-key.pem"));
-    server.says("the certificate was replaced; new connections get it");
+    server.says("reloaded the certificate; new connections use it");
     assert!(is_believed("second.pem") && !is_believed("first.pem"));
     assert!(metric(
         &server,
@@ -135,7 +135,7 @@ fn a_replaced_certificate_is_taken_and_a_broken_one_is_not() {
     {
         replace(&files.path(broken.0), &files.path(broken.1));
         signal(server.pid(), "-HUP");
-        let said = server.says("cannot be used; the one before stays in use");
+        let said = server.says("cannot use the new certificate");
         assert!(said["why"].as_str().unwrap().contains(".pem"), "{said}");
         assert!(is_believed("second.pem"), "{broken:?}");
         assert!(metric(&server, "second.pem", &files, "\nsealog_tls_certificate_refused 1\n"), "{broken:?}");
@@ -143,7 +143,7 @@ fn a_replaced_certificate_is_taken_and_a_broken_one_is_not() {
     // And the next good one.
     replace(&files.path("third.pem"), &files.path("third-key.pem"));
     signal(server.pid(), "-HUP");
-    server.says("the certificate was replaced; new connections get it");
+    server.says("reloaded the certificate; new connections use it");
     assert!(is_believed("third.pem"));
     assert!(metric(&server, "third.pem", &files, "\nsealog_tls_certificate_refused 0\n"));
     server.stop();
@@ -158,7 +158,7 @@ fn plain_http_is_led_to_the_address_of_the_settings_and_never_to_the_host_that_a
         "--app-url",
         "https://log.example:8443/app",
     ]));
-    let plain = server.says("plain HTTP is led to TLS")["address"].as_str().unwrap().to_owned();
+    let plain = server.says("redirecting plain HTTP to TLS")["address"].as_str().unwrap().to_owned();
     for address in [&plain, &server.address] {
         let request = "GET /app/x?y=1 HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
         let answer = sealog_testing::http::raw(address, request);
@@ -194,17 +194,15 @@ fn half_of_the_settings_and_files_that_cannot_be_used_are_refused_at_the_start()
             .contains("tls.redirect_listen needs tls.cert as well")
     );
     let plain_url = [&both[..], &["--app-url", "http://log.example/app"]].concat();
-    assert!(
-        refused(&plain_url).contains("--app-url: app_url must begin with https:// where tls.cert is given")
-    );
-    assert!(refused(&["--tls-cert", &certificate, "--tls-key", &other]).contains("TLS cannot be used"));
+    assert!(refused(&plain_url).contains("--app-url: app_url must begin with https:// when tls.cert is set"));
+    assert!(refused(&["--tls-cert", &certificate, "--tls-key", &other]).contains("cannot use TLS"));
     assert!(
         refused(&["--tls-cert", &certificate, "--tls-key", &certificate])
-            .contains("there is no private key in it")
+            .contains("it contains no private key")
     );
-    assert!(refused(&["--tls-cert", &key, "--tls-key", &key]).contains("there is no certificate in it"));
+    assert!(refused(&["--tls-cert", &key, "--tls-key", &key]).contains("it contains no certificate"));
     assert!(refused(&["--tls-cert", "/nowhere", "--tls-key", &key]).contains("/nowhere: No such file"));
-    assert!(refused(&["--tls-cert", "/dev/zero", "--tls-key", &key]).contains("more than a megabyte"));
+    assert!(refused(&["--tls-cert", "/dev/zero", "--tls-key", &key]).contains("larger than a megabyte"));
 }
 
 #[test]
@@ -233,7 +231,7 @@ fn healthcheck_and_doctor_ask_a_server_with_tls_as_its_settings_say() {
     // The metrics of a listener of its own are plain, whatever the main one is.
     let alone = Files::new();
     let other = start(alone.command(&["--metrics-listen", "127.0.0.1:0"]));
-    let said = other.says("/metrics is open without a token to whoever can reach this address");
+    let said = other.says("/metrics needs no token on this address");
     let metrics = said["address"].as_str().unwrap().to_owned();
     let flags = ["--listen", &other.address, "--metrics-listen", &metrics, "--data-dir", "nothing"];
     let (code, _, noted) =

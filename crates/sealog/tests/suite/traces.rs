@@ -177,7 +177,7 @@ fn a_collector_that_does_not_answer_costs_spans_and_keeps_nobody_waiting() {
         let (_, body) = receive(&listener, "200 OK");
         heard += spans(&serde_json::from_str(&body).unwrap()).len();
     }
-    let lost = server.says("spans were dropped")["lost"].as_u64().unwrap();
+    let lost = server.says("dropped spans")["lost"].as_u64().unwrap();
     let most = u64::try_from(asked + 2 - QUEUE_MAX).unwrap();
     assert!((1..=most).contains(&lost), "{lost}");
     // A collector that hangs again does not keep the server from its end.
@@ -194,7 +194,7 @@ fn a_collector_that_is_away_is_told_once_and_the_service_goes_on() {
     let server = traced(&data, &address, &[]);
     let key = first_key(&data);
     assert_eq!(server.post(&key).0, 202);
-    let told = server.says("the receiver does not take them");
+    let told = server.says("trace receiver rejects spans");
     assert!(told["spans"].as_u64().unwrap() >= 1, "{told}");
     for _ in 0..3 {
         assert_eq!(server.post(&key).0, 202);

@@ -20,7 +20,7 @@ fn an_export_has_every_event_as_the_api_has_it_oldest_first_and_appears_when_it_
     let out = stage.path("out.ndjson");
     let (code, said, noted) = stage.run(&["export", "--output", &out]);
     assert_eq!((code, said.as_str()), (Some(0), ""));
-    assert!(noted.contains("730 events were exported, #1 to #730"), "{noted}");
+    assert!(noted.contains("exported 730 events, #1 to #730"), "{noted}");
     let text = std::fs::read_to_string(&out).unwrap();
     let exported: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut listed = stage.events();
@@ -72,7 +72,7 @@ fn rows_that_are_taken_the_second_time_are_stored_and_the_others_not_twice() {
         (0..130).map(|n| row(n, if is_new(n) { "invoice.paid" } else { "user.login" })).collect();
     let file = put(&stage, "in.ndjson", &text);
     let (code, _, noted) = stage.run(&["import", &file]);
-    assert!(code == Some(6) && noted.contains("127 events were stored, 3 rows were not taken"), "{noted}");
+    assert!(code == Some(6) && noted.contains("127 events stored, 3 rows rejected"), "{noted}");
     let (_, tenants, _) = stage.operate(&["admin", "tenant", "list"]);
     let tenant = tenants.split_whitespace().next().unwrap();
     let create = ["admin", "action", "create", "--tenant", tenant, "invoice.paid", "--category", "billing"];
@@ -114,7 +114,7 @@ fn rows_that_are_not_taken_are_named_with_their_lines_and_the_others_are_stored_
     let (code, said, noted) = stage.run(&args);
     assert_eq!((code, said.as_str()), (Some(6), ""), "{noted}");
     assert!(noted.contains("line 3: action/invalid") && noted.contains("line 4: it has 3 values"), "{noted}");
-    assert!(noted.contains("2 events were stored, 2 rows were not taken"), "{noted}");
+    assert!(noted.contains("2 events stored, 2 rows rejected"), "{noted}");
     let rows: Vec<Value> = std::fs::read_to_string(&report)
         .unwrap()
         .lines()
@@ -123,7 +123,7 @@ fn rows_that_are_not_taken_are_named_with_their_lines_and_the_others_are_stored_
     let by_line = |line: u64| rows.iter().find(|row| row["line"] == line).unwrap();
     assert_eq!(by_line(3)["code"], "action/invalid");
     assert!(by_line(3)["request_id"].as_str().unwrap().starts_with("req_"));
-    assert_eq!(by_line(4)["message"], "it has 3 values, and the header 4");
+    assert_eq!(by_line(4)["message"], "it has 3 values, but the header has 4");
     assert!(std::fs::read_to_string(&rejects).unwrap().contains("no.such"));
     assert_eq!(actors(&stage), ["u1", "u4"]);
     assert_eq!(stage.events()[0]["metadata"]["team"], "red\ngreen");
@@ -162,10 +162,10 @@ fn an_import_that_is_killed_goes_on_without_a_loss_or_a_double() {
     // With the state nobody has to be asked any more, and another file is not taken for this one.
     stage.stop();
     let (code, _, noted) = stage.run(&["import", &file, "--state", &state]);
-    assert!(code == Some(0) && noted.contains("0 events were stored, 6000 were stored before"), "{noted}");
+    assert!(code == Some(0) && noted.contains("0 events stored, 6000 already stored before"), "{noted}");
     let other = put(&stage, "other.ndjson", &lines(5999));
     let (code, _, noted) = stage.run(&["import", &other, "--state", &state]);
-    assert!(code == Some(2) && noted.contains("is not the one"), "{noted}");
+    assert!(code == Some(2) && noted.contains("does not match the state"), "{noted}");
     let (code, _, noted) = stage.run(&["import", &other, "--retries", "0"]);
     assert!(code == Some(5) && noted.contains("run the same command again"), "{noted}");
 }
@@ -188,7 +188,7 @@ fn an_import_that_goes_on_has_each_row_that_was_not_taken_once_and_ends_with_6()
         numbers
     };
     let (code, _, noted) = stage.run(&args);
-    assert!(code == Some(6) && noted.contains("148 events were stored, 2 rows"), "{noted}");
+    assert!(code == Some(6) && noted.contains("148 events stored, 2 rows"), "{noted}");
     assert_eq!(reported(), [10, 12]);
     // The file grows, and the service is away: what was refused before stays, and what comes after is not
     // told before its batch is done.
@@ -201,9 +201,9 @@ fn an_import_that_goes_on_has_each_row_that_was_not_taken_once_and_ends_with_6()
     assert_eq!(reported(), [10, 12]);
     stage.restart();
     let (code, _, noted) = stage.run(&args);
-    let expected = "118 events were stored, 148 were stored before, 4 rows were not taken";
+    let expected = "118 events stored, 148 already stored before, 4 rows rejected";
     assert!(code == Some(6) && noted.contains(expected), "{noted}");
-    // Nothing is left to do, and that some rows were not taken is still true.
+    // Nothing is left to do, and that some rows were rejected is still true.
     let (code, said, _) = stage.run(&[&args[..], &["--json"]].concat());
     let done: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(
@@ -234,7 +234,7 @@ fn the_file_that_is_read_is_never_the_one_that_rejects_are_written_to() {
             let mut command = stage.command(&args);
             let (code, _, noted) =
                 crate::support::ended(command.stdin(std::fs::File::open(&file).unwrap()).output().unwrap());
-            assert!(code == Some(2) && noted.contains("is the file that is read"), "{args:?}: {noted}");
+            assert!(code == Some(2) && noted.contains("is the input file"), "{args:?}: {noted}");
             assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "{args:?}");
         }
     }
@@ -260,7 +260,7 @@ fn an_export_that_misses_events_says_so_and_ends_with_1() {
     let (missing, events) = (done["missing"].as_u64().unwrap(), done["events"].as_u64().unwrap());
     assert!(missing > 0 && missing + events == 300, "{done}");
     assert_eq!(code, Some(1));
-    assert!(noted.contains(&format!("{missing} events are not there")), "{noted}");
+    assert!(noted.contains(&format!("{missing} events are missing")), "{noted}");
     assert_eq!(std::fs::read_to_string(&out).unwrap().lines().count() as u64, events);
 }
 
@@ -299,8 +299,7 @@ fn a_cloudevent_is_the_same_event_whether_it_is_imported_or_sent_to_the_adapter(
     assert_eq!(status, 202, "{body}");
     // Spaced otherwise, it is still the same one, and its batch has the same key.
     let spaced = text.replace("\":", "\" : ");
-    for (input, stored) in
-        [(text, "1 events were stored"), (&spaced, "0 events were stored, 1 were stored before")]
+    for (input, stored) in [(text, "1 events stored"), (&spaced, "0 events stored, 1 already stored before")]
     {
         let (code, _, noted) = stage.piped(&["import", "-", "--from", "cloudevents"], &format!("{input}\n"));
         assert!(code == Some(0) && noted.contains(stored), "{noted}");
@@ -326,39 +325,42 @@ fn a_file_or_a_format_that_does_not_fit_has_an_error_that_says_what_to_do() {
     let newer = put(&stage, "newer", r#"{"sealog_import":2,"line":1,"digest":""}"#);
     let home = stage.home.to_str().unwrap();
     for (args, said) in [
-        (&["import", "/no/such/file"][..], "name a file that you may read, or - for standard input"),
+        (&["import", "/no/such/file"][..], "give a file that you can read, or - for standard input"),
         (&["import", home], "is a directory"),
         (&["import", &csv], "--map COLUMN=action"),
         (&["import", &csv, "--from", "xml"], "ndjson, csv, cloudevents"),
         (&["import", &csv, "--map", "nobody=action"], "the header has who, what"),
-        (&["import", &csv, "--map", "what=verb"], "there are action, actor_id"),
+        (&["import", &csv, "--map", "what=verb"], "use action, actor_id"),
         (&["import", &csv, "--delimiter", "ab"], "one character"),
         (&["import", &csv, "--map", "what"], "COLUMN=FIELD"),
         (&["import", &csv, "--from", "cloudevents", "--map", "what"], "TYPE=ACTION"),
         (&["import", &csv, "--from", "ndjson", "--map", "what=action"], "--from csv and --from cloudevents"),
-        (&["import", &empty], "the first row of CSV names the columns"),
-        (&["import", "-", "--from", "csv"], "standard input has nothing in it"),
-        (&["import", &binary], "say what the file is with --from"),
-        (&["import", &csv, "--map", "what=action", "--state", home], "name another file with --state"),
-        (&["import", &csv, "--map", "what=action", "--state", &csv], "or remove it to begin again"),
-        (&["import", &csv, "--map", "what=action", "--state", &newer], "use that one, or name another file"),
-        (&["import", &csv, "--map", "what=action", "--rejects", home], "name another file"),
+        (&["import", &empty], "the first row of a CSV file names the columns"),
+        (&["import", "-", "--from", "csv"], "standard input is empty"),
+        (&["import", &binary], "give the format with --from"),
+        (&["import", &csv, "--map", "what=action", "--state", home], "give another file with --state"),
+        (&["import", &csv, "--map", "what=action", "--state", &csv], "or remove it to start over"),
+        (
+            &["import", &csv, "--map", "what=action", "--state", &newer],
+            "use that version, or give another file",
+        ),
+        (&["import", &csv, "--map", "what=action", "--rejects", home], "give another file"),
         (&["import", &csv, "--from", "ndjson", "--set", "action=x"], "--from csv"),
-        (&["import", &csv, "--map", "what=action", "--report", "/no/such/dir/x"], "cannot be written"),
+        (&["import", &csv, "--map", "what=action", "--report", "/no/such/dir/x"], "cannot write"),
         (&["export", "--format", "xml"], "ndjson, csv"),
         (&["export", "--from", "5", "--to", "4"], "--to must not be less"),
-        (&["export", "--output", "/no/such/dir/x"], "name another file"),
-        (&["export", "--output", home], "name a file in it"),
-        (&["export", "--output", home, "--force"], "name a file in it"),
+        (&["export", "--output", "/no/such/dir/x"], "give another file"),
+        (&["export", "--output", home], "give a file in it"),
+        (&["export", "--output", home, "--force"], "give a file in it"),
         (&["export", "--unknown"], "unexpected argument"),
         (&["follow", "--format", "xml"], "json"),
-        (&["follow", "--output", "/no/such/dir/x"], "cannot be written"),
+        (&["follow", "--output", "/no/such/dir/x"], "cannot write"),
         (&["follow", "--unknown"], "unexpected argument"),
-        (&["verify", "--report", "/no/such/dir/x"], "cannot be written"),
+        (&["verify", "--report", "/no/such/dir/x"], "cannot write"),
         (&["verify", "--data", home], "there is no store in"),
         (&["verify", "--data", &csv], "there is no store in"),
-        (&["man", "nothing"], "there are"),
-        (&["man", "--dir", "/no/such/dir"], "name a directory that is there with --dir"),
+        (&["man", "nothing"], "choose from"),
+        (&["man", "--dir", "/no/such/dir"], "give an existing directory with --dir"),
         (&["config", "print", "--config", "/no/such/file"], "--config or SEALOG_CONFIG names"),
         (&["config", "print", "--config", home], "--config or SEALOG_CONFIG names"),
         (&["completions", "tcsh"], "bash"),
@@ -368,20 +370,20 @@ fn a_file_or_a_format_that_does_not_fit_has_an_error_that_says_what_to_do() {
         assert_eq!(out, "", "{args:?}");
     }
     let (code, _, noted) = stage.run(&["import", "/proc/self/mem"]);
-    assert!(code == Some(1) && noted.contains("cannot be read any further"), "{noted}");
+    assert!(code == Some(1) && noted.contains("cannot read the rest of the file"), "{noted}");
     std::fs::set_permissions(&csv, std::fs::Permissions::from_mode(0o000)).unwrap();
     if let Some((code, _, noted)) = stage.unprivileged(&["import", &csv]) {
         assert!(code == Some(2) && noted.contains("Permission denied"), "{noted}");
-        assert!(noted.contains("name a file that you may read"), "{noted}");
+        assert!(noted.contains("give a file that you can read"), "{noted}");
     }
     // A file of the wrong kind has no event in it, and an empty one has none either, which is no error.
     let (code, _, noted) = stage.run(&["import", &binary, "--from", "ndjson"]);
     assert!(
-        code == Some(6) && noted.contains("line 1: it is no UTF-8: a line is an event in JSON"),
+        code == Some(6) && noted.contains("line 1: it is not UTF-8: each line must be a JSON event"),
         "{noted}"
     );
     let (code, _, noted) = stage.run(&["import", "-"]);
-    assert!(code == Some(0) && noted.contains("0 events were stored, 0 rows were not taken"), "{noted}");
+    assert!(code == Some(0) && noted.contains("0 events stored, 0 rows rejected"), "{noted}");
     assert_eq!(stage.events().len(), 0);
 }
 

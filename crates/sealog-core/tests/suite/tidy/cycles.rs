@@ -140,35 +140,66 @@ fn is_reachable(path: &str, files: &[(String, String)]) -> bool {
     path != "main.rs" || !files.iter().any(|(other, _)| other == "lib.rs")
 }
 
-/// The code without comments, and with empty literals.
-fn without_comments(text: &str) -> String {
+/// A piece of a Rust text: one character of code, a comment, or a literal with its quotes.
+enum Piece<'a> {
+    Code(&'a str),
+    Comment,
+    Text(&'a str),
+    Character,
+}
+
+fn pieces(text: &str) -> impl Iterator<Item = (usize, Piece<'_>)> {
     let bytes = text.as_bytes();
-    let mut code = String::with_capacity(text.len());
-    let mut at = 0;
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
-    while at < bytes.len() {
-        let rest = &text[at..];
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let (from, rest) = (at, &text[at..]);
         let after_word = at > 0 && is_word(bytes[at - 1]);
-        if rest.starts_with("//") {
-            at += rest.find('\n').unwrap_or(rest.len());
+        let (length, piece) = if rest.is_empty() {
+            return None;
+        } else if rest.starts_with("//") {
+            (rest.find('\n').unwrap_or(rest.len()), Piece::Comment)
         } else if rest.starts_with("/*") {
-            at += block_comment(rest);
+            (block_comment(rest), Piece::Comment)
         } else if let Some(length) = (!after_word).then(|| raw_string(rest)).flatten() {
-            code.push_str("\"\"");
-            at += length;
+            (length, Piece::Text(&rest[..length]))
         } else if rest.starts_with('"') {
-            code.push_str("\"\"");
-            at += quoted(rest, b'"');
+            let length = quoted(rest, b'"');
+            (length, Piece::Text(&rest[..length]))
         } else if rest.starts_with('\'') && is_char_literal(rest) {
-            code.push_str("' '");
-            at += quoted(rest, b'\'');
+            (quoted(rest, b'\''), Piece::Character)
         } else {
             let length = rest.chars().next().map_or(1, char::len_utf8);
-            code.push_str(&rest[..length]);
-            at += length;
-        }
-    }
-    code
+            (length, Piece::Code(&rest[..length]))
+        };
+        at += length;
+        Some((from, piece))
+    })
+}
+
+/// The code without comments, and with empty literals.
+fn without_comments(text: &str) -> String {
+    let code = pieces(text).map(|(_, piece)| match piece {
+        Piece::Code(code) => code,
+        Piece::Comment => "",
+        Piece::Text(_) => "\"\"",
+        Piece::Character => "' '",
+    });
+    code.collect()
+}
+
+/// The string literals outside of tests, each with the line where it begins and without the line breaks that
+/// a backslash takes out of it.
+pub fn literals(text: &str) -> impl Iterator<Item = (usize, String)> {
+    let tests = text.find("#[cfg(test)]\nmod tests").unwrap_or(text.len());
+    let text = &text[..tests];
+    pieces(text).filter_map(move |(at, piece)| {
+        let Piece::Text(literal) = piece else { return None };
+        let mut lines = literal.split("\\\n");
+        let first = lines.next().unwrap_or_default().to_owned();
+        let whole = lines.fold(first, |whole, line| whole + line.trim_start());
+        Some((1 + text[..at].matches('\n').count(), whole))
+    })
 }
 
 fn block_comment(text: &str) -> usize {

@@ -5,6 +5,7 @@
 
 mod cycles;
 mod policy;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -95,7 +95,7 @@ impl Contents {
                     Ok(counted) => counted,
                     Err(error) => {
                         if place.is_some() {
-                            tracing::warn!(%error, segment, "counts cannot be read; counting again");
+                            tracing::warn!(%error, segment, "cannot read counts; counting again");
                             lock(&self.counting.progress).damaged(segment);
                         }
                         return None;

@@ -88,7 +88,7 @@ impl Contents {
                 Ok(true) => left = left.saturating_sub(progress.position.saturating_sub(before)),
                 Ok(false) => return true,
                 Err(error) => {
-                    tracing::debug!(%error, log = self.mode.as_str(), "cannot read what is to be counted; trying again");
+                    tracing::debug!(%error, log = self.mode.as_str(), "cannot read events to count; retrying");
                     return true;
                 }
             }
@@ -211,7 +211,7 @@ impl Contents {
             Ok((counts, true)) => self.write_counts(number, Arc::new(counts)),
             Ok((counts, false)) => Place::Kept(Arc::new(counts)),
             Err(error) => {
-                tracing::warn!(%error, segment = number, "cannot count the events of a segment; trying again at the next start");
+                tracing::warn!(%error, segment = number, "cannot count the events of a segment; retrying at the next start");
                 Place::Unreadable
             }
         }
@@ -229,7 +229,7 @@ impl Contents {
             Err(error) => {
                 let after = Instant::now() + self.options.tick * RETRY_TICKS;
                 if lock(&self.counting.progress).write_after.replace(after).is_none() {
-                    tracing::warn!(%error, segment = number, "cannot write counts; keeping them in memory and trying again");
+                    tracing::warn!(%error, segment = number, "cannot write counts; keeping them in memory and retrying");
                 }
                 Place::Unwritten(counts)
             }

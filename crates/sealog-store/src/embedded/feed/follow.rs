@@ -47,7 +47,7 @@ impl Contents {
         tracing::warn!(
             log = self.mode.as_str(),
             segment = place.segment,
-            "a feed position is in a part of the log that is not there; announcing every chain again"
+            "a feed position is in a missing part of the log; announcing every chain again"
         );
         Place::default()
     }

@@ -547,7 +547,7 @@ impl Sidecar {
     /// A file that cannot be read is as good as a damaged one: its segment has everything that is in it.
     fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         read_exact(&*self.file, offset, length).map_err(|error| {
-            tracing::warn!(%error, segment = self.segment, "an index file cannot be read");
+            tracing::warn!(%error, segment = self.segment, "cannot read an index file");
             self.damaged("it cannot be read")
         })
     }

@@ -186,7 +186,7 @@ pub(crate) fn is_no_room(error: &io::Error) -> bool {
 }
 
 pub(crate) fn no_room() -> io::Error {
-    io::Error::new(io::ErrorKind::StorageFull, "the disk has less room than is kept in reserve")
+    io::Error::new(io::ErrorKind::StorageFull, "the free disk space is below the reserve")
 }
 
 /// Prepares segments in the background: writing to blocks that already hold zeros makes a sync much cheaper
@@ -250,7 +250,7 @@ impl Preparer {
                 return Ok(capacity);
             }
             if state.stop {
-                return Err("the store is closing".into());
+                return Err("the store is shutting down".into());
             }
             match &state.failed {
                 Some(why) if state.failures > before => return Err(why.clone()),
@@ -344,7 +344,7 @@ impl Preparer {
                 }
                 Err(error) => {
                     if state.failed.is_none() {
-                        tracing::error!(%error, wanted, "cannot prepare the next segment; looking again every second");
+                        tracing::error!(%error, wanted, "cannot prepare the next segment; retrying every second");
                     }
                     state.promised = None;
                     state.failed = Some(error.to_string());

@@ -45,7 +45,7 @@ impl ReadFailures {
         }
         if logged.is_none_or(|logged| now.duration_since(logged) >= LOG_EVERY) {
             *logged = Some(now);
-            tracing::error!(%error, log = mode.as_str(), failed_reads = count, "the store cannot read from its disk; requests that need it are answered with an error");
+            tracing::error!(%error, log = mode.as_str(), failed_reads = count, "the store cannot read from its disk; affected requests get an error");
         }
     }
 
@@ -69,9 +69,6 @@ impl ReadFailures {
         let last = lock(&self.last);
         let (_, error) = last.failed.as_ref().filter(|_| is_recent(&last.failed))?;
         let count = self.count();
-        Some(format!(
-            "{} log: {count} reads have failed since the start, the last one with: {error}",
-            mode.as_str()
-        ))
+        Some(format!("{} log: {count} reads failed since the start, the last with: {error}", mode.as_str()))
     }
 }

@@ -55,7 +55,7 @@ impl Contents {
         place: KeyPlace,
     ) -> io::Result<Option<Appended>> {
         let lost =
-            || io::Error::new(io::ErrorKind::InvalidInput, "the frame of an idempotency key cannot be read");
+            || io::Error::new(io::ErrorKind::InvalidInput, "cannot read the frame of an idempotency key");
         let segment = self.segment(place.segment).ok_or_else(lost)?;
         let position = u64::from(place.entry.position);
         let mut bytes = vec![0; 64 << 10];

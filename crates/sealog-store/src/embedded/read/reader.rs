@@ -215,7 +215,7 @@ impl Contents {
                         }
                         None => {
                             work.miss(0);
-                            tracing::error!(chain = %chain.id, chain_seq, "a list leaves out an event whose record is damaged");
+                            tracing::error!(chain = %chain.id, chain_seq, "skipped a damaged event in a list");
                         }
                     }
                 }
@@ -399,7 +399,7 @@ impl Contents {
             };
             let index = damaged_index(&error).filter(|index| !rebuilt.contains(&index.segment));
             let index = index.ok_or_else(|| self.read_failed(&error))?;
-            tracing::warn!(%error, "an index file is damaged; building it again");
+            tracing::warn!(%error, "an index file is damaged; rebuilding it");
             self.rebuild_index(index.segment, index.id).map_err(|error| self.read_failed(&error))?;
             rebuilt.push(index.segment);
         }

@@ -121,7 +121,7 @@ pub(crate) fn remove_leftovers(disk: &dyn Disk, dir: &Path, through: u64) -> io:
         match disk.remove(&dir.join(name)) {
             Ok(()) => removed = true,
             Err(error) => {
-                tracing::warn!(%error, name, "a file of a dropped segment cannot be removed; trying again at the next start");
+                tracing::warn!(%error, name, "cannot remove a file of a deleted segment; retrying at the next start");
             }
         }
     }

@@ -58,7 +58,7 @@ impl fmt::Display for Finding {
             Finding::TornTail { segment, offset } => {
                 write!(
                     f,
-                    "segment {segment} ends in a torn write at byte {offset}: an unfinished write, which was never acknowledged; it does not count"
+                    "segment {segment} ends in a torn write at byte {offset}: an unfinished write, never acknowledged; it is ignored"
                 )
             }
             Finding::MissingSegments { first, last } => {
@@ -71,66 +71,66 @@ impl fmt::Display for Finding {
                 write!(f, "segment {segment} is damaged from byte {from} to {to}")
             }
             Finding::WrongEnd { segment } => {
-                write!(f, "segment {segment} does not end as the segment after it says")
+                write!(f, "the end of segment {segment} does not match the next segment")
             }
             Finding::ShorterThanMark { commit, marked } => {
                 write!(
                     f,
-                    "the log ends at commit {commit}, but it is known to have reached {marked}: acknowledged events are lost"
+                    "the log ends at commit {commit}, but it had reached {marked}: acknowledged events are lost"
                 )
             }
             Finding::HeadLost { chain, durable, recorded } => {
                 write!(
                     f,
-                    "chain {chain} ends at event {durable}, but is known to have reached {recorded} with another content; it accepts no more events"
+                    "chain {chain} ends at event {durable}, but it had reached {recorded} with another content; it rejects new events"
                 )
             }
             Finding::Rewritten { chain, chain_seq } => {
                 write!(
                     f,
-                    "event {chain_seq} of chain {chain} is not the one that was acknowledged: the log was rewritten; the chain accepts no more events"
+                    "event {chain_seq} of chain {chain} is not the acknowledged one: the log was rewritten; the chain rejects new events"
                 )
             }
             Finding::ImpossibleId { chain, chain_seq } => {
                 write!(
                     f,
-                    "event {chain_seq} of chain {chain} has an id that no event can have: the log was tampered with; the chain accepts no more events"
+                    "event {chain_seq} of chain {chain} has an impossible id: the log was tampered with; the chain rejects new events"
                 )
             }
             Finding::HeadUnproven { chain } => {
-                write!(f, "the last events of chain {chain} may be damaged; it accepts no more events")
+                write!(f, "the last events of chain {chain} may be damaged; it rejects new events")
             }
             Finding::DroppedDamaged => f.write_str(
-                "the file that says which test events were dropped is damaged; what is missing counts as lost",
+                "the record of deleted test events is damaged; missing events count as lost",
             ),
             Finding::DroppedOfLive => f.write_str(
-                "live/dropped says that events of live chains were dropped, which never are: somebody has put it there; it is not believed, move it away",
+                "live/dropped claims that live events were deleted, which never happens: the file is forged and ignored; move it away",
             ),
             Finding::DroppedBeyond { chain, dropped, end } => {
                 write!(
                     f,
-                    "test/dropped says that the events of chain {chain} were dropped up to {dropped}, and it ends at {end}: somebody has changed the file; it is not believed for this chain"
+                    "test/dropped claims that the events of chain {chain} were deleted up to {dropped}, but the chain ends at {end}: the file was changed and is ignored for this chain"
                 )
             }
             Finding::NoMark => f.write_str(
-                "there is no readable high-water mark, so events that were cut off the end would not be noticed",
+                "there is no readable high-water mark; a truncated end of the log would go undetected",
             ),
-            Finding::MarkDamaged => f.write_str("the high-water mark is damaged; what it said of some chains is lost"),
+            Finding::MarkDamaged => f.write_str("the high-water mark is damaged; its entries for some chains are lost"),
             Finding::ClockBehind { chains, furthest, by_ms } => {
                 write!(
                     f,
-                    "the clock is behind the last event of {chains} chains, by {} s for chain {furthest}: their time stands still until it has caught up; check the clock of this machine",
+                    "the clock is behind the last event of {chains} chains, by {} s for chain {furthest}: their time does not advance until the clock catches up; check the clock of this machine",
                     by_ms / 1000
                 )
             }
             Finding::NoRoom { cause } => {
                 write!(
                     f,
-                    "the disk had no room for a new segment when the store was opened ({cause}); it accepts events as soon as there is"
+                    "the disk had no space for a new segment when the store was opened ({cause}); events are accepted as soon as there is space"
                 )
             }
             Finding::ReadOnly { cause } => {
-                write!(f, "the store is read-only until it is started again: {cause}")
+                write!(f, "the store is read-only until it restarts: {cause}")
             }
         }
     }

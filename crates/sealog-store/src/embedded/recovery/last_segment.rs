@@ -150,7 +150,7 @@ impl Recovery<'_> {
     /// gives everything at the next start, this one has left no trace.
     fn cannot_read(&mut self, segment: Arc<Segment>, end: u64) -> Active {
         let cause = self.read_error.as_ref().map_or(String::new(), io::Error::to_string);
-        let cause = format!("the log cannot be read whole: {cause}");
+        let cause = format!("cannot read the whole log: {cause}");
         self.findings.push(Finding::ReadOnly { cause });
         self.only_reads(segment, end)
     }
@@ -222,9 +222,9 @@ impl Recovery<'_> {
             }
             match segment::trim(&*self.options.disk, &segment_path(self.dir, number), end, worth) {
                 Ok(0) => {}
-                Ok(bytes) => tracing::info!(segment = number, bytes, "gave back room that was not used"),
+                Ok(bytes) => tracing::info!(segment = number, bytes, "released unused space"),
                 Err(error) => {
-                    tracing::warn!(%error, segment = number, "cannot give back room that was not used")
+                    tracing::warn!(%error, segment = number, "cannot release unused space")
                 }
             }
         }

@@ -58,7 +58,7 @@ pub(crate) fn recover(
     if !options.read_only
         && let Err(error) = dropped::remove_leftovers(&**disk, dir, through)
     {
-        tracing::warn!(%error, log = mode.as_str(), "files of dropped segments cannot be removed; trying again at the next start");
+        tracing::warn!(%error, log = mode.as_str(), "cannot remove files of deleted segments; retrying at the next start");
     }
     let mut found = find_segments(dir, mode, &**disk, &files, marked_segment, through)?;
     if known.is_damaged {
@@ -131,7 +131,7 @@ pub(crate) fn recover(
         dropped: recovery.dropped,
         damaged_segments: recovery.damaged_segments.iter().copied().collect(),
         unreadable: (!recovery.unreadable.is_empty())
-            .then(|| format!("not all of the log could be read at start: {}", cause(recovery.read_error))),
+            .then(|| format!("could not read the whole log at start: {}", cause(recovery.read_error))),
     });
     Ok(Recovered {
         contents,

@@ -56,7 +56,7 @@ pub(super) fn find_segments(
         let filled = match file.read_at(&mut bytes, 0) {
             Ok(filled) => filled,
             Err(error) => {
-                tracing::error!(%error, segment = number, "the header of a segment cannot be read");
+                tracing::error!(%error, segment = number, "cannot read the header of a segment");
                 found.read_error.get_or_insert(error);
                 found.unreadable.push(number);
                 found.numbers.push(number);
@@ -70,7 +70,7 @@ pub(super) fn find_segments(
             }
             Err(HeaderError::UnknownVersion(version)) => return Err(RecoveryError::UnknownVersion(version)),
             _ if number > marked.max(dropped).max(found.numbers.last().copied().unwrap_or(0)) + 1 => {
-                tracing::warn!(file = %segment_path(dir, number).display(), "a file that is not of this log is left alone");
+                tracing::warn!(file = %segment_path(dir, number).display(), "ignoring a file that does not belong to this log");
                 continue;
             }
             _ => found.findings.push(Finding::DamagedHeader { segment: number }),
@@ -118,7 +118,7 @@ impl Recovery<'_> {
                     self.take_opened(opened);
                     return Ok(());
                 }
-                Err(error) => tracing::warn!(%error, segment = number, "building an index again"),
+                Err(error) => tracing::warn!(%error, segment = number, "rebuilding an index"),
             }
         }
         let read = self.read(&found.segment)?;

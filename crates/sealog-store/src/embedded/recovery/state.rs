@@ -154,7 +154,7 @@ impl Recovery<'_> {
     pub(super) fn read(&mut self, segment: &Segment) -> io::Result<ReadInPart> {
         let read = disk::read_in_part(&*segment.file)?;
         if let Some(error) = &read.error {
-            tracing::error!(%error, segment = segment.number, "a segment cannot be read whole");
+            tracing::error!(%error, segment = segment.number, "cannot read a whole segment");
             self.read_error.get_or_insert_with(|| io::Error::new(error.kind(), error.to_string()));
         }
         Ok(read)

@@ -73,7 +73,7 @@ impl Committer {
         if capacity < planned {
             // The disk has filled up while it was prepared. What comes next is planned for the room there is.
             self.preparer.put_back(capacity);
-            return Err(Failure::NoRoom("there was room for a smaller segment only".into()));
+            return Err(Failure::NoRoom("the disk has space for a smaller segment only".into()));
         }
         let (disk, dir) = (&self.contents.disk, &self.contents.dir);
         let path = segment_path(dir, header.number);
@@ -149,7 +149,7 @@ impl Committer {
             return Ok(());
         }
         let path = segment_path(&self.contents.dir, active.number);
-        Err(format!("{} was deleted while it was written to", path.display()))
+        Err(format!("{} was deleted during a write", path.display()))
     }
 
     /// Gives back the zeros behind the last frame, and the next segment: a log that is stopped takes only
@@ -204,7 +204,7 @@ fn is_free(disk: &dyn Disk, path: &Path) -> io::Result<()> {
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
             format!(
-                "{} is not of this log and stands where its next segment belongs; move it out of the directory",
+                "{} does not belong to this log and has the name of its next segment; move it out of the directory",
                 path.display()
             ),
         )),

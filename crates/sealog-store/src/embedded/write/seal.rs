@@ -163,7 +163,7 @@ impl Sealer {
             Work::AcceptLoss { reason, answer } => {
                 let ends = ends.unwrap_or(ChainHead { durable: head, recorded: head, dropped: Head::EMPTY });
                 if loss::base(&ends).log_id.timestamp_ms() > TIMESTAMP_MS_MAX {
-                    let why = "the last event of the chain has an id that no event can have, and nothing can follow it";
+                    let why = "the last event of the chain has an impossible id; no event can follow it";
                     return drop(answer.send(Err(StoreError::Refused(why.into()))));
                 }
                 let draft = Loss::of(&ends).draft(&reason);

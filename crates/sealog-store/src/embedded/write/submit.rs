@@ -90,7 +90,7 @@ fn request_bytes<'a>(events: impl Iterator<Item = (&'a str, &'a Annotations)>) -
     }
     if !(1..=BATCH_EVENTS_MAX).contains(&count) {
         return Err(StoreError::Refused(format!(
-            "a request has 1 to {BATCH_EVENTS_MAX} events, not {count}"
+            "a request must have 1 to {BATCH_EVENTS_MAX} events, not {count}"
         )));
     }
     Ok(bytes)

@@ -208,7 +208,7 @@ impl Writer {
     pub(crate) fn panics(&self, thread: &str, run: impl FnOnce()) -> bool {
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err();
         if panicked {
-            self.poison(&io::Error::other(format!("the thread {thread} has panicked")));
+            self.poison(&io::Error::other(format!("the thread {thread} panicked")));
             // Nobody is to wait for what it would have made.
             self.committer.stop();
             self.work.notify_all();
@@ -433,7 +433,7 @@ impl Writer {
     /// written any more; the next start finds out.
     pub(crate) fn poison(&self, error: &io::Error) -> StoreError {
         let log = self.contents.mode.as_str();
-        tracing::error!(%error, log, "writing failed; no more events are accepted until the process is started again");
+        tracing::error!(%error, log, "a write failed; rejecting events until the server restarts");
         let error = StoreError::Poisoned(error.to_string());
         let mut shared = lock(&self.shared);
         shared.admission.poison(error.clone());
@@ -456,7 +456,7 @@ impl Writer {
     /// Refuses events until there is another segment. What was sealed in the meantime is forgotten.
     fn no_room(&self, cause: &str) -> StoreError {
         let log = self.contents.mode.as_str();
-        tracing::error!(cause, log, "no room for another segment; no events are accepted until there is");
+        tracing::error!(cause, log, "no disk space for another segment; rejecting events until there is");
         let mut shared = lock(&self.shared);
         shared.admission.refuse_for_want_of_room();
         shared.generation += 1;
@@ -485,7 +485,7 @@ impl Writer {
         }
         if lock(&self.shared).admission.note_room() {
             let log = self.contents.mode.as_str();
-            tracing::info!(log, "there is room again; events are accepted");
+            tracing::info!(log, "disk space is available again; accepting events");
         }
     }
 

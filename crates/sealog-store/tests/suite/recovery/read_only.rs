@@ -119,7 +119,7 @@ fn a_torn_tail_is_named_and_left_and_is_neither_damage_nor_a_loss() {
     let shown = append_with_keys(&stage, &store, 5);
     let stage = stage.killed();
     let torn = Finding::TornTail { segment: 1, offset: tear(&stage) };
-    assert!(torn.to_string().contains("unfinished write, which was never acknowledged"), "{torn}");
+    assert!(torn.to_string().contains("unfinished write, never acknowledged"), "{torn}");
     for _ in 0..2 {
         look(&stage, |store| {
             assert_eq!(findings(store), std::slice::from_ref(&torn));

@@ -17,18 +17,27 @@ use probes::{Found, State};
 pub(super) fn command() -> Command {
     config::with_flags(
         Command::new("check")
-            .about("Says what would keep a server from starting here, and why")
+            .about("Check whether a server can start here")
             .long_about(
-                "Says what would keep a server from starting here, and why: looks at the settings, the data directory, its file system and rights, the room on it, the clock, the database, the addresses to \
-                 listen on, the certificate, open files, the mail server and the database of places. It changes nothing; a server may run meanwhile. Run it as the user of the server, in its environment.\n\n\
-                 It ends with 0 when a server would start and work, also with warnings, and with 1 when it would not start or nobody could use it.",
+                "Check whether a server can start here: the settings, the data directory with its file \
+                 system, permissions and free space, the clock, the database, the listen addresses, the \
+                 certificate, open files, the mail server and the GeoIP database. The command changes \
+                 nothing, and a server may run at the same time. Run it as the user of the server, in its \
+                 environment.\n\n\
+                 It exits with 0 if a server would start and work, also with warnings, and with 1 if it \
+                 would not start or clients could not use it.",
             )
-            .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("One JSON object with all findings"))
+            .arg(
+                Arg::new("json")
+                    .long("json")
+                    .action(ArgAction::SetTrue)
+                    .help("Print one JSON object with all findings"),
+            )
             .arg(
                 Arg::new("offline")
                     .long("offline")
                     .action(ArgAction::SetTrue)
-                    .help("Asks neither the database nor the mail server"),
+                    .help("Do not connect to the database or the mail server"),
             ),
     )
 }
@@ -46,7 +55,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     };
     output::put(&text)?;
     if !is_well && std::io::stderr().is_terminal() {
-        eprintln!("sealog: a server would not start here, or nobody could use it");
+        eprintln!("sealog: a server would not start here, or clients could not use it");
     }
     Ok(if is_well { ExitCode::SUCCESS } else { Exit::Failure.into() })
 }

@@ -127,7 +127,7 @@ pub(in super::super) fn all(matches: &ArgMatches, is_offline: bool) -> Vec<Found
         Err(error) => {
             let said = fails(
                 error.to_string(),
-                "correct it, then run this again for the rest; `sealog serve --help` lists the settings",
+                "correct it, then run this again for the other checks; `sealog serve --help` lists the settings",
             );
             return vec![named("settings", said)];
         }
@@ -139,24 +139,24 @@ pub(in super::super) fn all(matches: &ArgMatches, is_offline: bool) -> Vec<Found
     };
     let file = config::secrets_in_file(matches, std::env::vars());
     let context = Context { settings: &settings, is_offline, file, running, database };
-    let mut found = vec![named("settings", fine("understood; `sealog config print` shows them"))];
+    let mut found = vec![named("settings", fine("valid; `sealog config print` shows them"))];
     found.extend(PROBES.iter().map(|(name, probe)| named(name, probe(&context))));
     found
 }
 
 fn settings_file(context: &Context<'_>) -> Said {
-    let Some((path, secrets)) = &context.file else { return off("there is none") };
+    let Some((path, secrets)) = &context.file else { return off("none") };
     let shown = path.display();
     let mode = match std::fs::metadata(path) {
         Ok(metadata) => metadata.permissions().mode() & 0o777,
-        Err(error) => return warns(format!("{shown}: {error}"), "look at its rights"),
+        Err(error) => return warns(format!("{shown}: {error}"), "check its permissions"),
     };
     if secrets.is_empty() || mode & 0o007 == 0 {
         return fine(format!("{shown}, mode {mode:o}"));
     }
     warns(
         format!(
-            "everybody on this machine can read {shown} (mode {mode:o}), which has {}",
+            "all users of this machine can read {shown} (mode {mode:o}), which contains {}",
             secrets.join(", ")
         ),
         format!(
@@ -199,25 +199,25 @@ fn data_directory(context: &Context<'_>) -> Said {
         );
     }
     if !dir.exists() {
-        return fine(format!("{shown} does not exist yet and will be made"));
+        return fine(format!("{shown} does not exist yet; the server will create it"));
     }
     let metadata = match std::fs::metadata(dir) {
         Ok(metadata) if metadata.is_dir() => metadata,
-        Ok(_) => return fails(format!("{shown} is no directory"), "name another one with data_dir"),
-        Err(error) => return fails(format!("{shown}: {error}"), "name another one with data_dir"),
+        Ok(_) => return fails(format!("{shown} is not a directory"), "set data_dir to another directory"),
+        Err(error) => return fails(format!("{shown}: {error}"), "set data_dir to another directory"),
     };
     let me = rustix::process::geteuid().as_raw();
     if metadata.uid() != me && me != 0 {
         return warns(
-            format!("{shown} belongs to user {}, and this is user {me}", metadata.uid()),
+            format!("{shown} belongs to user {}, but this is user {me}", metadata.uid()),
             "run the check and the server as the same user",
         );
     }
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
-        return warns(format!("others can look into {shown} (mode {mode:o})"), format!("chmod 700 {shown}"));
+        return warns(format!("other users can read {shown} (mode {mode:o})"), format!("chmod 700 {shown}"));
     }
-    fine(format!("{shown}, only for its owner"))
+    fine(format!("{shown}, accessible only to its owner"))
 }
 
 fn file_system(context: &Context<'_>) -> Said {
@@ -225,13 +225,13 @@ fn file_system(context: &Context<'_>) -> Said {
     match EmbeddedStore::check_storage(&existing(data_dir)) {
         Ok(()) => fine("a local disk"),
         Err(error @ embedded::OpenError::UnsafeStorage { .. }) if *allow_unsafe_storage => {
-            warns(error.to_string(), "allow_unsafe_storage is set: events that were acknowledged can be lost")
+            warns(error.to_string(), "allow_unsafe_storage is set: acknowledged events can be lost")
         }
         // What a node of a database keeps there is a note of what it has acknowledged.
         Err(error) if *store != Place::Embedded => {
-            warns(error.to_string(), "name a local disk with data_dir")
+            warns(error.to_string(), "set data_dir to a directory on a local disk")
         }
-        Err(error) => fails(error.to_string(), "name a local disk with data_dir"),
+        Err(error) => fails(error.to_string(), "set data_dir to a directory on a local disk"),
     }
 }
 
@@ -239,7 +239,7 @@ fn room(context: &Context<'_>) -> Said {
     let dir = existing(&context.settings.data_dir);
     let disk = match rustix::fs::statvfs(&dir) {
         Ok(disk) => disk,
-        Err(error) => return warns(format!("{}: {error}", dir.display()), "look at the disk"),
+        Err(error) => return warns(format!("{}: {error}", dir.display()), "check the disk"),
     };
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     let reserve = embedded::Options::default().reserve_bytes;
@@ -249,16 +249,16 @@ fn room(context: &Context<'_>) -> Said {
         return fails(
             told,
             format!(
-                "events are refused below {}: make room, or name a larger disk with data_dir",
+                "events are rejected below {}: free some space, or move data_dir to a larger disk",
                 gigabytes(reserve)
             ),
         );
     }
     if free < reserve.saturating_mul(4) {
-        return warns(told, format!("events are refused below {}", gigabytes(reserve)));
+        return warns(told, format!("events are rejected below {}", gigabytes(reserve)));
     }
     if disk.f_files > 0 && disk.f_favail == 0 {
-        return fails(format!("{told}, but no inodes"), "the file system has no place for another file");
+        return fails(format!("{told}, but no inodes"), "the file system cannot hold another file");
     }
     fine(told)
 }
@@ -266,10 +266,10 @@ fn room(context: &Context<'_>) -> Said {
 fn store(context: &Context<'_>) -> Said {
     match (&context.settings.store, &context.database) {
         (Place::Embedded, _) => embedded_store(context),
-        (Place::Postgres(_), None) => off("PostgreSQL, not asked (--offline)"),
+        (Place::Postgres(_), None) => off("PostgreSQL, not checked (--offline)"),
         (Place::Postgres(_), Some(Err(error))) => fails(
             error.to_string(),
-            "is the database there, and are address, user and password of the setting store right?",
+            "check that the database runs, and the address, user and password in the setting store",
         ),
         (Place::Postgres(_), Some(Ok(look))) => database(look, context.settings.allow_unsafe_storage),
     }
@@ -301,13 +301,13 @@ fn embedded_store(context: &Context<'_>) -> Said {
         Err(error) => return refused(error.to_string()),
     };
     if !has_format {
-        return fine("embedded; there is none yet, and the first start makes one with its keys");
+        return fine("embedded; does not exist yet, the first start creates it with its keys");
     }
     let told = format!("embedded, format “{}”", EmbeddedStore::format());
     match control {
         Some((made, wanted)) if made < wanted => warns(
             format!("{told}, control data {made} of {wanted}"),
-            "the next start makes the missing steps; no earlier version opens it then: make a backup first",
+            "the next start updates it, and earlier versions cannot open it then: make a backup first",
         ),
         _ => fine(told),
     }
@@ -323,7 +323,7 @@ fn database(look: &Look, allow_unsafe_storage: bool) -> Said {
         .collect();
     let told = format!("PostgreSQL {}, {}", look.server, told.join(", "));
     if look.schemas.iter().any(|schema| schema.made < schema.wanted) {
-        return warns(told, "the next start makes the missing steps");
+        return warns(told, "the next start runs the missing steps");
     }
     fine(told)
 }
@@ -344,16 +344,16 @@ fn clock(context: &Context<'_>) -> Said {
     let ahead = newest.and_then(|newest| newest.duration_since(SystemTime::now()).ok());
     if let Some(ahead) = ahead.filter(|ahead| *ahead > Duration::from_secs(5)) {
         return warns(
-            format!("{told}, and files of the store are {} s newer than that", ahead.as_secs()),
-            "set the clock: the time of events would stand still until it has caught up",
+            format!("{told}, but files of the store are {} s newer", ahead.as_secs()),
+            "set the clock: event times would not advance until it catches up",
         );
     }
     if let Some(Ok(look)) = &context.database {
         let apart = u64::try_from(look.now_ms).unwrap_or(0).abs_diff(now_ms);
         if apart > CLOCK_APART_MS {
             return warns(
-                format!("{told}, {apart} ms from that of the database"),
-                "let both follow the same time servers",
+                format!("{told}, {apart} ms from the database's clock"),
+                "use the same time servers for both",
             );
         }
     }
@@ -371,10 +371,10 @@ fn addresses(context: &Context<'_>) -> Said {
             Err(error) => {
                 let advice = match error.kind() {
                     std::io::ErrorKind::AddrInUse => {
-                        "another program listens there: stop it, or choose another port"
+                        "another program uses this port: stop it, or choose another port"
                     }
                     std::io::ErrorKind::PermissionDenied => {
-                        "ports below 1024 need a right of their own: choose another one, or give CAP_NET_BIND_SERVICE"
+                        "ports below 1024 need CAP_NET_BIND_SERVICE: grant it, or choose another port"
                     }
                     _ => "choose an address of this machine",
                 };
@@ -397,12 +397,12 @@ fn certificate(context: &Context<'_>) -> Said {
         Err(_) => Said {
             state: State::Unusable,
             ..warns(
-                format!("it has ended: {told}"),
-                "clients refuse it: get a new one; a running server takes it by itself",
+                format!("expired: {told}"),
+                "clients reject it: get a new one; a running server reloads it automatically",
             )
         },
         Ok(left) if left < CERTIFICATE_SOON => {
-            warns(told, "get a new one in time; a running server takes it by itself")
+            warns(told, "get a new one in time; a running server reloads it automatically")
         }
         Ok(_) => fine(told),
     }
@@ -414,7 +414,7 @@ fn open_files(_: &Context<'_>) -> Said {
         None => fine("no limit"),
         Some(limit) if limit < 4096 => warns(
             format!("at most {limit}"),
-            "each connection is one, and the store needs some: raise it (ulimit -n, LimitNOFILE)",
+            "each connection needs one, and the store needs some: raise the limit (ulimit -n, LimitNOFILE)",
         ),
         Some(limit) => fine(format!("at most {limit}")),
     }
@@ -422,10 +422,10 @@ fn open_files(_: &Context<'_>) -> Said {
 
 fn mail(context: &Context<'_>) -> Said {
     let Some(smtp) = &context.settings.service.smtp else {
-        return off("smtp.url is not set: mails wait in the outbox");
+        return off("smtp.url is not set: mail stays in the outbox");
     };
     if context.is_offline {
-        return off("not asked (--offline)");
+        return off("not checked (--offline)");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let answered = match runtime {
@@ -433,9 +433,11 @@ fn mail(context: &Context<'_>) -> Said {
         Err(error) => Err(error.to_string()),
     };
     match answered {
-        Ok(()) => fine("the mail server answers; `sealog mail test ADDRESS` sends one"),
+        Ok(()) => fine("the mail server responds; `sealog mail test ADDRESS` sends a test mail"),
         // A server starts without, and mails wait.
-        Err(why) => warns(why, "are smtp.url and smtp.from right? mails wait until the server takes them"),
+        Err(why) => {
+            warns(why, "check smtp.url and smtp.from; mail stays in the outbox until the server accepts it")
+        }
     }
 }
 
@@ -457,10 +459,7 @@ fn geoip(context: &Context<'_>) -> Said {
         .duration_since(UNIX_EPOCH + Duration::from_secs(state.built_at_s))
         .unwrap_or_default();
     if age > GEOIP_OLD {
-        return warns(
-            told,
-            "addresses have moved since: get a newer file; a running server takes it by itself",
-        );
+        return warns(told, "the data is old: get a newer file; a running server reloads it automatically");
     }
     fine(told)
 }

@@ -33,21 +33,32 @@ const ASK_MAX: Duration = Duration::from_secs(10);
 pub(super) fn command() -> Command {
     config::with_flags(
         Command::new("doctor")
-            .about("Writes what support needs to know into one file, without secrets and without events")
+            .about("Write a support bundle without secrets and events")
             .long_about(
-                "Writes what support needs to know into one file (a tar archive): versions, settings without secrets, what `sealog check` finds, names and sizes of the files of the store, and, of a running \
-                 server, what it has found wrong with the store, whether it is ready, and its metrics.\n\n\
-                 No event, no key, no password, no address of a person and no name of a tenant is in it; ids of chains are. It is not compressed: read it before you hand it over (tar -xOf FILE).\n\n\
-                 The server may run or be stopped; nothing is changed. Run it as the user of the server, in its environment: a running one is asked on the address of its settings, with TLS if they name a certificate; whom that \
-                 certificate is from is not looked at, and no key is sent.",
+                "Write a support bundle (a tar archive) without secrets and events. It contains versions, \
+                 settings without secrets, the findings of `sealog check`, and the names and sizes of the \
+                 files of the store. From a running server it adds the findings about the store, readiness \
+                 and metrics.\n\n\
+                 The bundle has no event, key, password, personal address or tenant name; it has ids of \
+                 chains. It is not compressed: read it before you send it (tar -xOf FILE).\n\n\
+                 The server may run or be stopped; the command changes nothing. Run it as the user of the \
+                 server, in its environment. It connects to the server at the address in the settings, with \
+                 TLS if they have a certificate; it does not check the issuer and sends no key.",
             )
-            .arg(file_flags::output("The file; - is standard output [default: sealog-doctor-TIME.tar]"))
-            .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints one JSON object that names the file and what is in it"))
+            .arg(file_flags::output(
+                "Write to this file; - is standard output [default: sealog-doctor-TIME.tar]",
+            ))
+            .arg(
+                Arg::new("json")
+                    .long("json")
+                    .action(ArgAction::SetTrue)
+                    .help("Print one JSON object with the name of the file and its contents"),
+            )
             .arg(
                 Arg::new("offline")
                     .long("offline")
                     .action(ArgAction::SetTrue)
-                    .help("Asks neither the database nor the mail server"),
+                    .help("Do not connect to the database or the mail server"),
             ),
     )
 }
@@ -63,7 +74,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let unwritten =
-        |error| Failure::usage(format!("{path} cannot be written: {error}; name another file with --output"));
+        |error| Failure::usage(format!("cannot write {path}: {error}; give another file with --output"));
     let mut file =
         OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path).map_err(unwritten)?;
     file.write_all(&archive).and_then(|()| file.sync_all()).map_err(unwritten)?;
@@ -72,7 +83,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         println!("{}", json!({ "file": path, "contents": names }));
     } else {
         println!("{path}");
-        eprintln!("sealog: read it before you hand it over: tar -xOf {path}");
+        eprintln!("sealog: read the bundle before you send it: tar -xOf {path}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -86,14 +97,17 @@ fn gathered(matches: &ArgMatches) -> Vec<(String, String)> {
     put("check.json", pretty(&check::as_json(&found)));
     match config::effective(matches, std::env::vars(), false) {
         Ok(settings) => put("settings.toml", shown::as_toml(&settings)),
-        Err(error) => put("settings.toml", format!("# not to be had: {error}\n")),
+        Err(error) => put("settings.toml", format!("# not available: {error}\n")),
     }
     if let Ok(settings) = config::load(matches, std::env::vars()) {
         put("files.txt", files(&settings.data_dir));
         let state = match client::ask_running(&settings.data_dir, &Request::Inspect) {
             Ok(Some(Answer::Inspect(state))) => pretty(&serde_json::to_value(state).unwrap_or_default()),
             Ok(Some(_)) => format!("{}\n", client::OTHER_ANSWER),
-            Ok(None) => "no server runs on the data directory; `sealog verify --data DIR` opens a stopped store and says what is wrong with it\n".into(),
+            Ok(None) => {
+                "no server runs on the data directory; `sealog verify --data DIR` checks a stopped store\n"
+                    .into()
+            }
             Err(problem) => format!("{problem}\n"),
         };
         put("state.json", state);
@@ -149,7 +163,7 @@ fn files(dir: &Path) -> String {
             let Ok(metadata) = std::fs::symlink_metadata(&path) else { continue };
             listed += 1;
             if listed > FILES_MAX {
-                text.push_str("# there are more\n");
+                text.push_str("# more files omitted\n");
                 return text;
             }
             let changed = u64::try_from(metadata.mtime()).unwrap_or(0).saturating_mul(1000);
@@ -183,7 +197,7 @@ fn asked(address: SocketAddr, is_tls: bool, path: &str) -> String {
         Ok(answer) if answer.status < 300 || answer.status == 503 => {
             String::from_utf8_lossy(&answer.body).into_owned()
         }
-        Ok(answer) => format!("{path} answers with status {}\n", answer.status),
+        Ok(answer) => format!("{path} returned status {}\n", answer.status),
         Err(failure) => format!("{}\n", failure.message),
     }
 }

@@ -110,10 +110,10 @@ fn what_a_killed_backup_has_not_finished_is_no_backup_and_the_next_one_removes_i
     let control = stage.backups().join("files/00ff.tmp");
     std::fs::write(&control, "half of it").unwrap();
     let (code, _, error) = stage.verify();
-    assert!(code == Some(4) && error.contains("there is no backup that was completed"), "{error}");
+    assert!(code == Some(4) && error.contains("there is no complete backup"), "{error}");
     assert_eq!(stage.backup(&["verify", "--all"], false).0, Some(0));
     let (code, _, error) = stage.restore("restored", &[]);
-    assert!(code == Some(4) && error.contains("there is no backup that was completed"), "{error}");
+    assert!(code == Some(4) && error.contains("there is no complete backup"), "{error}");
     stage.create();
     assert!(!unfinished.exists() && !control.exists());
     assert_eq!(stage.verify().0, Some(0));

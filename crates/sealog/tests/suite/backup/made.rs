@@ -228,20 +228,20 @@ fn one_process_at_a_time_writes_backups_into_a_directory_or_restores_into_one() 
     // As another backup has it.
     let backing_up = lock(&stage.backups());
     let (code, _, error) = stage.backup(&["create"], true);
-    assert!(code == Some(5) && error.contains("another backup is being written here"), "{error}");
+    assert!(code == Some(5) && error.contains("another backup is in progress here"), "{error}");
     drop(backing_up);
     // As another restore has it: while it looks at the directory or has the store open, and in between.
     let target = stage.path("restored");
     std::fs::create_dir(&target).unwrap();
     let begun = lock(&target);
     let (code, _, error) = stage.restore("restored", &[]);
-    assert!(code == Some(5) && error.contains("another process is at work"), "{error}");
+    assert!(code == Some(5) && error.contains("another process uses this directory"), "{error}");
     drop(begun);
     std::fs::write(target.join("RESTORING"), "sealog restore 1\n").unwrap();
     std::fs::write(target.join("control.db"), "of the other one").unwrap();
     let under_way = lock(&target.join("RESTORING"));
     let (code, _, error) = stage.restore("restored", &[]);
-    assert!(code == Some(5) && error.contains("another process is at work"), "{error}");
+    assert!(code == Some(5) && error.contains("another process uses this directory"), "{error}");
     assert_eq!(std::fs::read(target.join("control.db")).unwrap(), b"of the other one");
     drop(under_way);
     assert_eq!(stage.restore("restored", &[]).0, Some(0));
@@ -263,7 +263,7 @@ fn what_cannot_be_meant_is_refused_and_says_what_to_do() {
     for (args, code, with) in [
         (vec!["backup", "verify", &backups], 2, "there are no backups here"),
         (vec!["backup", "create", &data, "--data-dir", &data], 2, "a directory of their own"),
-        (vec!["backup", "create", &others, "--data-dir", &data], 2, "has other files in it"),
+        (vec!["backup", "create", &others, "--data-dir", &data], 2, "has other files"),
         (vec!["backup", "create", &backups, "--data-dir", &nowhere], 2, "there is no store"),
         (vec!["backup", "create", &backups, "--store", "postgres://nobody@127.0.0.1:1/x"], 2, "database"),
         (vec!["backup", "create"], 2, "DIR"),

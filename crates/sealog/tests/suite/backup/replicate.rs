@@ -216,7 +216,7 @@ fn a_replica_that_cannot_begin_says_why_by_its_exit_code() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("http://{}", listener.local_addr().unwrap());
     let (code, _, error) = of(&silent, Some(TOKEN));
-    assert!(code == Some(5) && error.contains("has not answered"), "{error}");
+    assert!(code == Some(5) && error.contains("did not respond"), "{error}");
     let (code, _, error) = of(&silent, None);
     assert!(code == Some(3) && error.contains("SEALOG_OPERATOR_TOKEN"), "{error}");
     let (code, _, error) = of("nowhere", Some(TOKEN));

@@ -103,7 +103,7 @@ fn a_copy_of_a_database_follows_says_how_far_it_is_and_a_server_goes_on_from_it(
     // Who has gone on by himself is no copy any more, and nothing of it is overwritten.
     let gone_on = heads(&copy);
     let (code, _, error) = once(&database.url(), &copy);
-    assert!(code == Some(1) && error.contains("events in the target and only"), "{code:?} {error}");
+    assert!(code == Some(1) && error.contains("events in the target but only"), "{code:?} {error}");
     assert_eq!(heads(&copy), gone_on);
 }
 
@@ -168,9 +168,7 @@ fn a_database_that_is_away_is_waited_for() {
     let events = || read_status(&status)["events"].as_u64();
     eventually("the first event is copied", || events() == Some(1));
     primary.kill_9();
-    eventually("it says that it waits", || {
-        std::fs::read_to_string(&told).unwrap().contains("trying again in")
-    });
+    eventually("it says that it waits", || std::fs::read_to_string(&told).unwrap().contains("retrying in"));
     let (code, _, error) = once(&url, &stage.path("another"));
     assert_eq!(code, Some(5), "{error}");
     assert!(follower.ended().is_none());
@@ -179,7 +177,7 @@ fn a_database_that_is_away_is_waited_for() {
     late.stderr(std::fs::File::create(&late_told).unwrap());
     let mut late = Follower::start(late);
     let late_said = || std::fs::read_to_string(&late_told).unwrap();
-    eventually("it says that it waits", || late_said().contains("trying again in"));
+    eventually("it says that it waits", || late_said().contains("retrying in"));
     assert!(late.ended().is_none());
     primary.restart();
     fill(chains()[1]);
@@ -204,7 +202,7 @@ fn a_database_that_has_gone_back_is_refused_and_the_copy_stays_as_it_was() {
     );
     database.sql(&back);
     let (code, _, error) = once(&database.url(), &copy);
-    assert!(code == Some(1) && error.contains("5 events in the target and only 4"), "{code:?} {error}");
+    assert!(code == Some(1) && error.contains("5 events in the target but only 4"), "{code:?} {error}");
     assert_eq!(heads(&copy), before);
 }
 
@@ -222,11 +220,11 @@ fn while_it_follows_a_database_that_goes_back_ends_it() {
     eventually("it ends", || follower.ended().is_some());
     assert_eq!(follower.ended(), Some(1), "{}", said());
     assert!(
-        said().contains("ends at 5 in the database, and at 5 in this copy, with another hash"),
+        said().contains("ends at 5 in the database, but at 5 in this copy, with another hash"),
         "{}",
         said()
     );
-    assert!(said().contains("keep it, and begin a new directory"), "{}", said());
+    assert!(said().contains("keep it, and use a new directory"), "{}", said());
 }
 
 #[test]
@@ -268,7 +266,7 @@ fn a_test_chain_that_was_dropped_before_it_was_copied_is_left_out_and_named() {
     for _ in 0..2 {
         let (code, _, error) = once(&database.url(), &copy);
         assert_eq!(code, Some(0), "{error}");
-        assert!(error.contains("not copied, since its test events up to 4 were dropped"), "{error}");
+        assert!(error.contains("not copied, because its test events up to 4 were deleted"), "{error}");
         assert!(error.contains("10 events in 2 chains"), "{error}");
     }
 }
@@ -290,7 +288,7 @@ fn what_cannot_be_meant_ends_a_copy_of_a_database_with_what_to_do() {
     refused(&["--from", &url, "--to", to, "--timeout", "5"], 2, "--timeout is for a server");
     refused(&["--from-file", name, "--to", to], 2, "--from-file");
     std::fs::write(&file, "https://log.example.org\n").unwrap();
-    refused(&["--from-file", name, "--to", to], 2, "has no postgres:// URL");
+    refused(&["--from-file", name, "--to", to], 2, "must contain a postgres:// URL");
     refused(&["--from", "postgres://host:none/x", "--to", to], 2, "cannot open the store");
     assert!(!copy.exists(), "nothing was begun");
     // Another directory than a copy.
@@ -310,7 +308,7 @@ fn what_cannot_be_meant_ends_a_copy_of_a_database_with_what_to_do() {
     assert_eq!(once(&url, &copy).0, Some(0));
     let (code, _, error) =
         ended(sealog().args(["restore", "--from", to, "--to"]).arg(stage.path("restored")).output().unwrap());
-    assert!(code == Some(2) && error.contains("`sealog copy` makes a database of it"), "{error}");
+    assert!(code == Some(2) && error.contains("copy it into a database with `sealog copy`"), "{error}");
     let there = cluster().database();
     let (code, _, error) =
         ended(sealog().args(["copy", "--from", to, "--to", &there.url()]).output().unwrap());

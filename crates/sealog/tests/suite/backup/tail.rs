@@ -180,12 +180,15 @@ fn a_tail_ends_at_the_first_fault_and_what_stands_behind_it_is_lost() {
     fs::write(&last, bytes).unwrap();
     let (code, said, error) = restore(&stage, &old, &[]);
     assert_eq!(code, Some(1), "{said}");
-    assert!(error.contains("could not be taken over whole") && error.contains("would be lost"), "{error}");
+    assert!(
+        error.contains("could not import the whole old log") && error.contains("would be lost"),
+        "{error}"
+    );
     assert_eq!(fs::read_dir(stage.path("restored")).unwrap().count(), 0);
     let (code, said, error) = restore(&stage, &old, &["--accept-rollback"]);
     assert_eq!(code, Some(0), "{error}");
     assert!(said["recovered"]["events"].as_u64().unwrap() > 0, "{said}");
-    assert!(said["not_known"].to_string().contains("could not be taken over whole"), "{said}");
+    assert!(said["not_known"].to_string().contains("could not import the whole old log"), "{said}");
     let store = EmbeddedStore::open(&stage.path("restored"), &Default::default()).unwrap();
     assert!(chains().iter().all(|chain| verify(&store, *chain).broken.is_none()));
 }
@@ -202,7 +205,10 @@ fn a_log_that_has_gone_another_way_than_the_backup_is_not_taken_over() {
     other.fill(&chains(), 2);
     let (code, said, error) = restore(&stage, &other.data().display().to_string(), &[]);
     assert_eq!(code, Some(1), "{said}");
-    assert!(error.contains("could not be taken over whole") && error.contains("would be lost"), "{error}");
+    assert!(
+        error.contains("could not import the whole old log") && error.contains("would be lost"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -221,7 +227,7 @@ fn a_tail_without_its_control_data_is_refused_and_names_the_projects_that_only_i
     let (code, said, error) = restore(&stage, &old, &[]);
     assert_eq!(code, Some(1), "{said}");
     let named = format!("project {} has events in the old log", late.project_id);
-    assert!(error.contains("the old control data cannot be read") && error.contains(&named), "{error}");
+    assert!(error.contains("cannot read the old control data") && error.contains(&named), "{error}");
     assert_eq!(fs::read_dir(stage.path("restored")).unwrap().count(), 0);
     let (code, said, error) = restore(&stage, &old, &["--accept-rollback"]);
     assert_eq!(code, Some(0), "{error}");

@@ -113,5 +113,5 @@ pub fn cut_log(data: &Path, segment: u32, requests: usize) {
 /// Whether no server starts on a directory that is being restored.
 pub fn restoring_is_refused(data: &Path) -> bool {
     let (code, _, error) = ended(serving(sealog(), data).output().unwrap());
-    code == Some(1) && error.contains("was not finished")
+    code == Some(1) && error.contains("did not finish")
 }
