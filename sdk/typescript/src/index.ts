@@ -1,0 +1,2 @@
+export * from "./errors.js";
+export type { Event, JsonValue, Metadata } from "./event.js";
