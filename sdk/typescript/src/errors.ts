@@ -1,4 +1,4 @@
-/** What an error knows beyond its message. The fields have the names of the service's error object. */
+/** Facts that an error has beyond its message. The fields have the names of the service's error object. */
 export interface ErrorFacts {
   /** Stable, `category/slug`: what programs decide by. Codes that begin with `client/` come from this library. */
   code?: string | undefined;
@@ -8,6 +8,8 @@ export interface ErrorFacts {
   suggestion?: string | undefined;
   /** Path of the wrong field, for example `metadata.items[2].price`. */
   field?: string | undefined;
+  /** Seconds to wait before the next attempt, where the service gave a number or a date. */
+  retry_after_s?: number | undefined;
   cause?: unknown;
 }
 
@@ -19,6 +21,7 @@ export class SealogError extends Error {
   readonly doc_url: string | undefined;
   readonly suggestion: string | undefined;
   readonly field: string | undefined;
+  readonly retry_after_s: number | undefined;
 
   constructor(message: string, facts: ErrorFacts = {}) {
     super(message, facts.cause === undefined ? undefined : { cause: facts.cause });
@@ -29,6 +32,7 @@ export class SealogError extends Error {
     this.doc_url = facts.doc_url;
     this.suggestion = facts.suggestion;
     this.field = facts.field;
+    this.retry_after_s = facts.retry_after_s;
   }
 }
 
@@ -46,23 +50,17 @@ export class SubscriptionError extends SealogError {}
 export class ServerError extends SealogError {}
 /** No answer of Sealog: the network failed, or something else answered. */
 export class TransportError extends SealogError {}
-/** The queue or the spool is full, and the client was told not to wait (`whenFull: "error"`). */
-export class QueueFullError extends SealogError {}
-/** The client is closed. */
-export class ClosedError extends SealogError {}
-/** The spool cannot be used: damaged, locked by another process, or older than the service remembers keys. */
+/** 404: the service has no such event for this key. */
+export class NotFound extends SealogError {}
+/** The queue or the spool is full, and the client does not wait for room (`onFull: "error"`). */
+export class QueueFull extends SealogError {}
+/** The client is closed, or was closed before the event could be sent. */
+export class Closed extends SealogError {}
+/** The directory of the spool cannot be used. */
 export class SpoolError extends SealogError {}
 
-/** 429. */
-export class RateLimited extends SealogError {
-  /** Seconds to wait before the next attempt, if the service gave a number. */
-  readonly retry_after: number | undefined;
-
-  constructor(message: string, facts: ErrorFacts & { retry_after?: number | undefined } = {}) {
-    super(message, facts);
-    this.retry_after = facts.retry_after;
-  }
-}
+/** 429: a rate is used up. `retry_after_s` has the seconds to wait. */
+export class RateLimited extends SealogError {}
 
 /** An answer, as far as errors need it. */
 export interface ErrorAnswer {
@@ -87,19 +85,21 @@ export function errorOf(answer: ErrorAnswer): SealogError {
   const text = (name: string): string | undefined => (typeof body?.[name] === "string" ? body[name] : undefined);
   const code = text("code");
   const facts = {
-    code: code ?? `http/${status}`,
+    code: code ?? "client/bad_answer",
     status,
     request_id: text("request_id") ?? answer.header("x-request-id") ?? undefined,
     doc_url: text("doc_url"),
     suggestion: text("suggestion"),
+    retry_after_s: retryAfterOf(answer),
   };
   const message = text("message") ?? foreignMessage(answer);
   if (status >= 300 && status < 400) return new TransportError(message, { ...facts, code: "client/redirect" });
-  if (status === 429) return new RateLimited(message, { ...facts, retry_after: retryAfterOf(answer) });
+  if (status === 429) return new RateLimited(message, facts);
+  if (code === undefined) return new TransportError(message, facts); // a proxy's page
   if (status >= 500) return new ServerError(message, facts);
-  if (code === undefined) return new TransportError(message, facts);
   if (status === 401) return new AuthError(message, facts);
   if (status === 402) return new SubscriptionError(message, facts);
+  if (status === 404) return new NotFound(message, facts);
   if (status === 409) return new IdempotencyConflict(message, facts);
   if (/^(action|framework)\//.test(code)) return new ActionError(message, facts);
   return new ValidationError(message, facts);
@@ -110,7 +110,7 @@ function errorObjectOf(text: string): Record<string, unknown> | undefined {
     const error: unknown = (JSON.parse(text) as { error?: unknown } | null)?.error;
     return typeof error === "object" && error !== null ? (error as Record<string, unknown>) : undefined;
   } catch {
-    return undefined; // a proxy's page
+    return undefined;
   }
 }
 

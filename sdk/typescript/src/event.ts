@@ -115,8 +115,8 @@ function hasHalfCharacter(value: unknown): boolean {
   return Object.entries(value).some(([key, member]) => HALF_CHARACTER.test(key) || hasHalfCharacter(member));
 }
 
-const wrong = (field: string, problem: string, code = "client/invalid_field"): ValidationError =>
-  new ValidationError(`${field} ${problem}`, { code, field });
+const wrong = (field: string, problem: string): ValidationError =>
+  new ValidationError(`${field} ${problem}`, { code: "client/invalid_event", field });
 
 function faultOf(event: unknown): ValidationError {
   if (!isPlainObject(event)) {
@@ -126,14 +126,15 @@ function faultOf(event: unknown): ValidationError {
     const fault = faultOfField(name, value);
     if (fault) return fault;
   }
-  return wrong("action", "is missing; name what happened, for example \"user.login\"", "client/missing_action");
+  return wrong("action", "is missing; name what happened, for example \"user.login\"");
 }
 
 function faultOfField(name: string, value: unknown): ValidationError | undefined {
   if (name !== "metadata" && !STRING_FIELDS.has(name)) {
     const snake = name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    const meant = [...STRING_FIELDS].find((field) => field === snake || field.startsWith(`${snake}_`));
     return wrong(name, "is not a field of an event, and the service would ignore it; "
-      + (STRING_FIELDS.has(snake) ? `the field is called ${snake}` : `put it into metadata.${name}`));
+      + (meant === undefined ? `put it into metadata.${name}` : `use ${meant}, or metadata.${name}`));
   }
   if (value === undefined || value === null) return undefined;
   if (name === "metadata") {
@@ -188,14 +189,10 @@ function tooLarge(event: Event, bytes: number): ValidationError {
   const sizes = Object.entries(event.metadata ?? {}).map(([key, value]) =>
     ({ key, size: utf8Length(JSON.stringify(value) ?? "") + key.length + 4 }));
   const largest = sizes.reduce((a, b) => (b.size > a.size ? b : a), { key: "", size: 0 });
-  const field = largest.size > bytes / 4 ? `metadata.${largest.key}` : "metadata";
-  const advice = field === "metadata"
-    ? `its ${sizes.length} fields are too large together; log fewer, or several events`
-    : `it has ${largest.size} bytes; store it elsewhere and log its address or digest`;
-  return new ValidationError(
-    `${field} makes the event ${bytes} bytes long, more than ${EVENT_BYTES_MAX}: ${advice}`,
-    { code: "client/event_too_large", field },
-  );
+  const advice = largest.size > bytes / 4
+    ? `metadata.${largest.key} has ${largest.size} of them; store it elsewhere and log its address or digest`
+    : `the ${sizes.length} fields of metadata are too large together; log fewer of them, or several events`;
+  return wrong("event", `has ${bytes} bytes, more than 262,144: ${advice}`);
 }
 
 function kindOf(value: unknown): string {
