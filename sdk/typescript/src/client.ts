@@ -141,9 +141,9 @@ export class Sealog implements Logger {
     this.#http = new Http({ url: options.url ?? env["SEALOG_URL"] ?? "", apiKey, timeoutMs, fetch: options.fetch });
     this.#isTest = apiKey.startsWith("at_test_");
     this.#receipts = parts.receipts ?? new MemoryReceipts();
-    this.#catalog = options.checkActions ? new Catalog((path) => this.#get(path), () => Date.now()) : undefined;
+    this.#catalog = options.checkActions ? new Catalog((path) => this.#get(path), () => performance.now()) : undefined;
     this.#queue = parts.queue?.(this.#numbers, (warning) => this.#warn(warning))
-      ?? new MemoryQueue(this.#numbers, () => Date.now(), newKey);
+      ?? new MemoryQueue(this.#numbers, newKey);
     if (this.#queue.isDurable) {
       const adopt = (): void => {
         this.#adopted = this.#queue.adopt().then(() => this.work(), (error) => this.#warn(error as SealogError));
@@ -310,8 +310,9 @@ export class Sealog implements Logger {
     let failures = 0;
     let key = "";
     while (!this.#abort.signal.aborted) {
+      this.#notify();
       const dueAt = this.#flushes > 0 && this.#queue.pending > 0 ? -Infinity : this.#queue.dueAt();
-      if (dueAt > Date.now()) {
+      if (dueAt > performance.now()) {
         await this.#sleep(dueAt);
         continue;
       }
@@ -378,16 +379,28 @@ export class Sealog implements Logger {
     this.#queue.settle(batch, members);
     this.#ended += members.length;
     while (this.#blocked.length > 0 && !this.#queue.push(this.#blocked[0]!.event)) this.#blocked.shift()!.done();
+    this.#notify();
+  }
+
+  /** Lets `flush` count again. */
+  #notify(): void {
     for (const resolve of this.#onEnd.splice(0)) resolve();
   }
 
-  /** Sleeps until then, or until `work` is called. Without a time, the sleep does not keep the process alive. */
+  /** A timer that keeps the process alive while it is needed to save events. A spool has saved them already. */
+  #timer(work: () => void, ms: number): ReturnType<typeof setTimeout> {
+    const timer = setTimeout(work, ms);
+    if (this.#queue.isDurable) (timer as { unref?(): void }).unref?.();
+    return timer;
+  }
+
+  /** Sleeps until then, or until `work` is called. An endless sleep does not keep the process alive. */
   async #sleep(until: number): Promise<void> {
     let timer: ReturnType<typeof setTimeout> | undefined;
     this.#sleepsUntil = until;
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
-      if (until !== Infinity) timer = setTimeout(resolve, until - Date.now());
+      if (until !== Infinity) timer = this.#timer(resolve, until - performance.now());
     });
     clearTimeout(timer);
     this.#wake = undefined;
@@ -398,7 +411,7 @@ export class Sealog implements Logger {
   async #pause(ms: number): Promise<void> {
     const { signal } = this.#abort;
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, ms);
+      const timer = this.#timer(resolve, ms);
       signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
     });
   }
@@ -479,8 +492,9 @@ export function merged(event: Event, context: Context): Event {
   const { traceparent: _, metadata, ...fields } = context;
   const result: Record<string, unknown> = { ...fields };
   for (const [name, value] of Object.entries(event)) if (value !== undefined) result[name] = value;
-  if (metadata && (event.metadata ?? null) === null) result["metadata"] = metadata;
-  else if (metadata && typeof event.metadata === "object") result["metadata"] = { ...metadata, ...event.metadata };
+  const adds = metadata && Object.values(metadata).some((value) => value !== undefined);
+  const own = event.metadata ?? {};
+  if (adds && typeof own === "object" && !Array.isArray(own)) result["metadata"] = { ...metadata, ...own };
   return result as unknown as Event;
 }
 

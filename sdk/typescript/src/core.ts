@@ -56,7 +56,7 @@ export interface Queue {
   push(event: Encoded): QueueFull | undefined;
   /** Whether the event could fit if the queue were empty. */
   couldFit(event: Encoded): boolean;
-  /** When the next batch is to be sent, as a value of `now()`; infinity if there is none. */
+  /** When the next batch is to be sent, as a value of `performance.now()`; infinity if there is none. */
   dueAt(): number;
   /** The batch to send now: the same one until all of its members have ended. */
   take(): Batch | undefined;
@@ -83,8 +83,8 @@ export class MemoryQueue implements Queue {
 
   constructor(
     private readonly limits: Limits & { queueMaxEvents: number; queueMaxBytes: number },
-    private readonly now: () => number,
     private readonly newKey: () => string,
+    private readonly now = (): number => performance.now(), // the wall clock may be set back by hours
   ) {}
 
   get pending(): number {

@@ -13,7 +13,7 @@ const LIMITS = {
 const event = (bytes) => ({ text: "x".repeat(bytes), bytes });
 const queueAt = (clock) => {
   let keys = 0;
-  return new MemoryQueue(LIMITS, () => clock.now, () => `key${++keys}`);
+  return new MemoryQueue(LIMITS, () => `key${++keys}`, () => clock.now);
 };
 
 test("waits double up to eight times the base, jitter covers all of it", () => {
