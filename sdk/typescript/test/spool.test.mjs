@@ -5,6 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32, slowCrc32, Spool } from "../dist/esm/spool.js";
+import { Sealog } from "../dist/esm/node.js";
+import { gate, KEY, service, URL_ } from "./service.mjs";
 
 const LIMITS = { batchMaxEvents: 100, batchMaxBytes: 1_900_000, flushIntervalMs: 0 };
 const encoded = (text) => ({ text, bytes: Buffer.byteLength(text) });
@@ -160,6 +162,42 @@ test("a batch becomes too old one millisecond after the last moment at which it 
   spool.release(id, "send");
   assert.notEqual(spool.take().key, "key");
   assert.equal(spool.pending, 1);
+});
+
+test("a flush does not wait for a batch that gets too old while it is retried", async (t) => {
+  const dir = directory(t);
+  const clock = { now: 1_700_000_000_000 };
+  const late = () => { clock.now += 86_400_000; throw new TypeError("fetch failed"); };
+  const codes = [];
+  const client = new Sealog({
+    url: URL_, apiKey: KEY, fetch: service([late]).fetch, spoolDir: dir, retryBaseMs: 0, now: () => clock.now,
+    onWarning: ({ code }) => codes.push(code), exitHooks: false,
+  });
+  await client.enqueue({ action: "user.login" });
+  assert.equal(await client.flush(60_000), 0);
+  assert.deepEqual(codes, ["client/held"]);
+  assert.equal(client.held().length, 1);
+  await client.close();
+});
+
+test("an event is in the file before enqueue returns", async (t) => {
+  const dir = directory(t);
+  const hold = gate();
+  const sealog = service([async (request, store) => { await hold.opened; return store(request); }]);
+  const client = new Sealog({ url: URL_, apiKey: KEY, fetch: sealog.fetch, spoolDir: dir, exitHooks: false });
+  client.enqueue({ action: "user.login", resource: "r1" });
+  assert.match(linesOf(dir).at(-1), /E 1 \d+ \{"action":"user.login","resource":"r1"\}$/);
+  hold.open();
+  await client.close();
+  assert.deepEqual(readdirSync(dir), []);
+});
+
+test("half a character and other bad input leave no trace in the spool", async (t) => {
+  const dir = directory(t);
+  const client = new Sealog({ url: URL_, apiKey: KEY, fetch: service().fetch, spoolDir: dir, exitHooks: false });
+  assert.throws(() => client.enqueue({ action: "user.login", resource: "\ud83d" }), { field: "resource" });
+  assert.deepEqual(contentsOf(dir), ["H sealog-spool 1"]);
+  await client.close();
 });
 
 test("a file of a client that died while it created it is ignored", async (t) => {
