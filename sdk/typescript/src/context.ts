@@ -93,6 +93,7 @@ function contextReader<Request extends IncomingRequest>(
   };
 }
 
+/** @internal */
 export function blockListOf(ranges: readonly string[]): BlockList {
   const list = new BlockList();
   for (const range of ranges) {
@@ -111,6 +112,7 @@ export function blockListOf(ranges: readonly string[]): BlockList {
 /**
  * The peer, or behind trusted proxies the first address from the right of `X-Forwarded-For` that is not one of them.
  * The same rule as the service's own (docs/spec.md, 8.2).
+ * @internal
  */
 export function clientAddress(peer: string | undefined, forwarded: string, trusted: BlockList): string | undefined {
   const plain = (address: string): string => address.replace(/^::ffff:(?=[0-9.]+$)/i, "");
