@@ -92,6 +92,18 @@ test("events that wait for room keep their order", async () => {
   assert.deepEqual(sealog.resources(), names);
 });
 
+test("a small event does not overtake a large one that waits for room", async () => {
+  const hold = gate();
+  const sealog = service([async (request, store) => { await hold.opened; return store(request); }]);
+  const client = clientOf(sealog, { queueMaxBytes: 300, batchMaxEvents: 1 });
+  const large = { metadata: { text: "x".repeat(130) } };
+  const waiting = [client.enqueue(event("r1", large)), client.enqueue(event("r2", large)), client.enqueue(event("r3"))];
+  hold.open();
+  await Promise.all(waiting);
+  await client.close();
+  assert.deepEqual(sealog.resources(), ["r1", "r2", "r3"]);
+});
+
 test("an event that can never fit is an error, although the queue blocks", async () => {
   const client = clientOf(service(), { queueMaxBytes: 50 });
   assert.throws(() => client.enqueue(event("r1", { metadata: { text: "x".repeat(50) } })), QueueFull);

@@ -50,14 +50,18 @@ test("a signal sends what is queued and then has its usual effect", async (t) =>
 
 test("a handler of the application decides when the process ends, and can still log", async (t) => {
   const { url, resources } = await server(t);
-  const { child, ended, ready } = program(url, `${STAY} process.on("SIGTERM", async () => {
+  // The pause gives the client's hook the time to end the process or to repeat the signal, which it must not.
+  const { child, ended, ready } = program(url, `${STAY} let signals = 0; process.on("SIGTERM", async () => {
+    if (++signals > 1) return;
+    await sealog.flush();
+    await new Promise((resolve) => setTimeout(resolve, 300));
     sealog.enqueue({ action: "user.logout", resource: "r2" });
     await sealog.close();
-    process.exit(7);
+    process.exit(10 + signals);
   });`);
   await ready;
   child.kill("SIGTERM");
-  assert.equal((await ended).code, 7);
+  assert.equal((await ended).code, 11);
   assert.deepEqual(resources, ["r1", "r2"]);
 });
 
