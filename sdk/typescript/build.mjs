@@ -1,5 +1,6 @@
-// Compiles the sources twice, to ES modules and to CommonJS, and once more without Node's types: the main entry and
-// `sealog/testing` have to work in any runtime that has fetch, so nothing of Node may slip into them.
+// Compiles the sources twice, to ES modules and to CommonJS, and once more without Node's types: the main
+// entry and `sealog/testing` have to work in any runtime that has fetch, so nothing of Node may slip into
+// them.
 import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 

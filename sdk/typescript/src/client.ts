@@ -27,7 +27,9 @@ export interface Options {
   onError?: ((error: SealogError, event: Event) => void) | undefined;
   /** Called for a condition that needs attention but has lost nothing. Default: `console.warn`. */
   onWarning?: ((warning: SealogError) => void) | undefined;
-  /** Gets each event before it is serialised and returns the one to send, for example without personal data. */
+  /**
+   * Gets each event before it is serialised and returns the one to send, for example without personal data.
+   */
   beforeSend?: ((event: Event) => Event) | undefined;
   /** Checks actions against the catalog before anything is sent. */
   checkActions?: boolean | undefined;
@@ -50,7 +52,10 @@ export interface Options {
 }
 
 export interface LogOptions {
-  /** A key of your own, for example `order-42-shipped`. The service stores one event for each key within 24 hours. */
+  /**
+   * A key of your own, for example `order-42-shipped`. The service stores one event for each key within 24
+   * hours.
+   */
   idempotencyKey?: string | undefined;
   context?: Context | undefined;
 }
@@ -97,8 +102,8 @@ const E_MAIL = /^[^@\s]+@[^@\s]+\.[^@\s]+$/;
 const DONE = Promise.resolve(); // returned by every `enqueue` that need not wait
 
 /**
- * A client of Sealog. `log` waits until the event is stored; `enqueue` returns at once and a sender in the background
- * stores the events in order. Every queued event ends once, in `onReceipt` or in `onError`.
+ * A client of Sealog. `log` waits until the event is stored; `enqueue` returns at once and a sender in the
+ * background stores the events in order. Every queued event ends once, in `onReceipt` or in `onError`.
  */
 export class Sealog implements Logger {
   readonly #options: Options;
@@ -174,8 +179,9 @@ export class Sealog implements Logger {
   }
 
   /**
-   * Queues an event. A bad event and, with `onFull: "error"`, a full queue throw at once, so an `enqueue` without
-   * `await` cannot hide them. The promise resolves when the event is in the queue (and written to the spool).
+   * Queues an event. A bad event and, with `onFull: "error"`, a full queue throw at once, so an `enqueue`
+   * without `await` cannot hide them. The promise resolves when the event is in the queue (and written to the
+   * spool).
    */
   enqueue(event: Event, options: Pick<LogOptions, "context"> = {}): Promise<void> {
     if (this.#isClosed) throw closed();
@@ -209,8 +215,8 @@ export class Sealog implements Logger {
   }
 
   /**
-   * Sends what is queued, then ends the client. Resolves with the number of events that were not sent: without a spool
-   * they end as errors, with one they stay there for the next process.
+   * Sends what is queued, then ends the client. Resolves with the number of events that were not sent:
+   * without a spool they end as errors, with one they stay there for the next process.
    */
   async close(timeoutMs = 30_000): Promise<number> {
     if (this.#isClosed) return 0;
@@ -387,7 +393,9 @@ export class Sealog implements Logger {
     for (const resolve of this.#onEnd.splice(0)) resolve();
   }
 
-  /** A timer that keeps the process alive while it is needed to save events. A spool has saved them already. */
+  /**
+   * A timer that keeps the process alive while it is needed to save events. A spool has saved them already.
+   */
   #timer(work: () => void, ms: number): ReturnType<typeof setTimeout> {
     const timer = setTimeout(work, ms);
     if (this.#queue.isDurable) (timer as { unref?(): void }).unref?.();
@@ -416,7 +424,9 @@ export class Sealog implements Logger {
     });
   }
 
-  /** Sends a request until there is an answer that `read` accepts, the attempts are used up or the budget is. */
+  /**
+   * Sends a request until there is an answer that `read` accepts, the attempts are used up or the budget is.
+   */
   async #retrying<T>(call: Call, read: (answer: ErrorAnswer) => T): Promise<T> {
     const { maxAttempts, retryBudgetMs } = this.#numbers;
     let waited = 0;

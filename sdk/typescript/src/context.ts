@@ -1,4 +1,5 @@
-// The context of a request, for Node: AsyncLocalStorage carries it from the middleware to every `log` below it.
+// The context of a request, for Node: AsyncLocalStorage carries it from the middleware to every `log` below
+// it.
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import { BlockList, isIP } from "node:net";
@@ -26,7 +27,10 @@ export interface IncomingRequest {
 }
 
 export interface MiddlewareOptions<Request> {
-  /** Addresses and CIDR ranges of your own proxies. `X-Forwarded-For` is read only if it comes from one of them. */
+  /**
+   * Addresses and CIDR ranges of your own proxies. `X-Forwarded-For` is read only if it comes from one of
+   * them.
+   */
   trustedProxies?: readonly string[];
   /** Called when an event is logged, so it sees what the authentication has added to the request by then. */
   actor?: (request: Request) => string | null | undefined;
@@ -110,8 +114,8 @@ export function blockListOf(ranges: readonly string[]): BlockList {
 }
 
 /**
- * The peer, or behind trusted proxies the first address from the right of `X-Forwarded-For` that is not one of them.
- * The same rule as the service's own (docs/spec.md, 8.2).
+ * The peer, or behind trusted proxies the first address from the right of `X-Forwarded-For` that is not one
+ * of them. The same rule as the service's own (docs/spec.md, 8.2).
  * @internal
  */
 export function clientAddress(peer: string | undefined, forwarded: string, trusted: BlockList): string | undefined {

@@ -44,8 +44,8 @@ export function parcelOf({ key, members, isSplit }: Batch): Parcel {
 }
 
 /**
- * Keeps events in order until they have ended. `MemoryQueue` forgets them when the process dies, a spool does not.
- * All methods return at once; what `push` has accepted is kept as promised by the queue.
+ * Keeps events in order until they have ended. `MemoryQueue` forgets them when the process dies, a spool does
+ * not. All methods return at once; what `push` has accepted is kept as promised by the queue.
  */
 export interface Queue {
   /** Events that have neither ended nor are held. */
@@ -66,7 +66,9 @@ export interface Queue {
   settle(batch: Batch, members: readonly Member[]): void;
   /** Takes over events that other processes left behind. */
   adopt(): Promise<void>;
-  /** Gives up the batch that is being sent and everything behind it. Returns the events, unless they are kept. */
+  /**
+   * Gives up the batch that is being sent and everything behind it. Returns the events, unless they are kept.
+   */
   close(): Encoded[];
 }
 
@@ -188,8 +190,8 @@ export const isRejection = (error: SealogError): boolean =>
   [400, 403, 413, 422].includes(error.status ?? 0) && error.code !== "client/bad_answer";
 
 /**
- * The wait before the next attempt after this many failed ones: full jitter over a bound that doubles, and never less
- * than the service asks for.
+ * The wait before the next attempt after this many failed ones: full jitter over a bound that doubles, and
+ * never less than the service asks for.
  */
 export function waitMs(error: SealogError, failures: number, rules: RetryRules, random = Math.random): number {
   const most = failures < rules.maxAttempts ? 8 : 60;

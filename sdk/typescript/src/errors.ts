@@ -1,6 +1,8 @@
 /** Facts that an error has beyond its message. The fields have the names of the service's error object. */
 export interface ErrorFacts {
-  /** Stable, `category/slug`: what programs decide by. Codes that begin with `client/` come from this library. */
+  /**
+   * Stable, `category/slug`: what programs decide by. Codes that begin with `client/` come from this library.
+   */
   code?: string | undefined;
   status?: number | undefined;
   request_id?: string | undefined;
@@ -69,7 +71,9 @@ export interface ErrorAnswer {
   header(name: string): string | null;
 }
 
-/** Seconds of `Retry-After`: a number, or a date compared with the answer's own `Date`, as clocks may differ. */
+/**
+ * Seconds of `Retry-After`: a number, or a date compared with the answer's own `Date`, as clocks may differ.
+ */
 export function retryAfterOf(answer: ErrorAnswer): number | undefined {
   const text = answer.header("retry-after")?.trim();
   if (!text) return undefined;

@@ -37,7 +37,9 @@ const STRING_FIELDS = new Set([
 const RFC3339 = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
 const HALF_CHARACTER = /[\ud800-\udfff]/u; // with the flag u, proper pairs do not match
 
-/** Checks an event and serialises it. Throws a `ValidationError` that names the field and what to do about it. */
+/**
+ * Checks an event and serialises it. Throws a `ValidationError` that names the field and what to do about it.
+ */
 export function encode(event: Event): Encoded {
   let text: string;
   if (!isSound(event)) throw faultOf(event);
@@ -46,7 +48,8 @@ export function encode(event: Event): Encoded {
   } catch {
     throw faultOf(event);
   }
-  // JSON.stringify writes half a character as the escape \udxxx; a text that holds these letters itself is sound.
+  // JSON.stringify writes half a character as the escape \udxxx; a text that holds these letters itself is
+  // sound.
   if (text.includes("\\ud") && hasHalfCharacter(event)) throw faultOf(event);
   const bytes = utf8Length(text);
   if (bytes > EVENT_BYTES_MAX) throw tooLarge(event, bytes);
@@ -74,7 +77,8 @@ function isSound(event: unknown): boolean {
       if (!isPlainObject(value) || !isJson(value, 0)) return false;
     } else if (typeof value !== "string" || !STRING_FIELDS.has(name) || value.length > FIELD_CHARS_MAX
       || value.includes("\0") || (name === "ts_client" && !RFC3339.test(value))) {
-      // A text of more UTF-16 units than 255 may still have no more than 255 characters: `faultOf` counts them.
+      // A text of more UTF-16 units than 255 may still have no more than 255 characters: `faultOf` counts
+      // them.
       if (faultOfField(name, value) !== undefined) return false;
     }
   }
@@ -84,7 +88,8 @@ function isSound(event: unknown): boolean {
 function isPlainObject(value: unknown): value is Record<string, unknown> {
   if (typeof value !== "object" || value === null) return false;
   const prototype: unknown = Object.getPrototypeOf(value);
-  // Compared with null and not with Object.prototype, because objects may come from another realm (vm, iframe).
+  // Compared with null and not with Object.prototype, because objects may come from another realm (vm,
+  // iframe).
   return prototype === null || (Object.getPrototypeOf(prototype) === null && !Array.isArray(value));
 }
 

@@ -31,7 +31,10 @@ export interface Call {
   signal?: AbortSignal | undefined;
 }
 
-/** One request, one answer: no retries, no redirects. Rejects with a `TransportError` if there is no whole answer. */
+/**
+ * One request, one answer: no retries, no redirects. Rejects with a `TransportError` if there is no whole
+ * answer.
+ */
 export class Http {
   readonly #base: string;
   readonly #apiKey: string;
@@ -63,8 +66,8 @@ export class Http {
         signal: abort.signal,
         ...(call.body !== undefined && { body: call.body }),
       });
-      // The limit covers the body, too: a server that sends a byte a minute would hold the queue for ever. It begins
-      // after the call, because Node loads its whole HTTP client in the first one.
+      // The limit covers the body, too: a server that sends a byte a minute would hold the queue for ever. It
+      // begins after the call, because Node loads its whole HTTP client in the first one.
       timer = setTimeout(stop, this.#timeoutMs);
       const answer = await pending;
       const status = answer.type === "opaqueredirect" ? 307 : answer.status; // browsers hide the status
@@ -129,7 +132,8 @@ function baseOf(text: unknown): string {
     url = new URL(text);
   } catch {
     const problem = text === undefined || text === "" ? "is missing" : `is not a URL: ${String(text)}`;
-    throw badOption("url", `${problem}; set it to the server's address with http:// or https://, for example https://audit.example.com`);
+    throw badOption("url", `${problem}; set it to the server's address with http:// or https://, `
+      + "for example https://audit.example.com");
   }
   if (url.protocol !== "https:" && url.protocol !== "http:") {
     throw badOption("url", `begins with ${url.protocol}; it must begin with https:// (or http:// on this machine)`);
@@ -147,7 +151,8 @@ function keyOf(key: unknown): string {
   }
   if (!/^at_(live|test)_[0-9A-Za-z]{49}$/.test(key)) {
     // The value is not part of the message: it may be a secret of another kind.
-    throw badOption("apiKey", "is not a key of Sealog: at_live_ or at_test_, then 49 letters and digits; copy all of it");
+    throw badOption("apiKey",
+      "is not a key of Sealog (at_live_ or at_test_, then 49 letters and digits); copy all of it");
   }
   return key;
 }

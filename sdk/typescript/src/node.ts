@@ -1,4 +1,5 @@
-// The client for Node: the portable one with a spool, receipts in a file, the request's context and exit hooks.
+// The client for Node: the portable one with a spool, receipts in a file, the request's context and exit
+// hooks.
 
 import { appendFileSync, closeSync, createReadStream, fstatSync, openSync, readSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -101,7 +102,7 @@ class FileReceipts implements Receipts {
       closeSync(fd);
       if (last.toString() !== "\n") appendFileSync(path, "\n"); // a crash has cut the last line
     } catch (cause) {
-      throw badOption("receipts", `cannot be written: ${(cause as Error).message}; name a file in a directory of yours`);
+      throw badOption("receipts", `cannot be written: ${(cause as Error).message}; name another file`);
     }
   }
 
@@ -125,7 +126,7 @@ class FileReceipts implements Receipts {
   }
 }
 
-// ---- The end of the process ---------------------------------------------------------------------------------------
+// ---- The end of the process ----
 
 /** Clients that are not closed. */
 const watched = new Map<Sealog, { timeoutMs: number; isDurable: boolean }>();
@@ -161,8 +162,8 @@ function onBeforeExit(): void {
 }
 
 /**
- * Flushes and does not close: the application's own handlers may still log. If there are none, the signal gets its
- * usual effect afterwards; a second one ends the process at once.
+ * Flushes and does not close: the application's own handlers may still log. If there are none, the signal
+ * gets its usual effect afterwards; a second one ends the process at once.
  */
 async function onSignal(signal: NodeJS.Signals): Promise<void> {
   const isAlone = process.listenerCount(signal) === 1;

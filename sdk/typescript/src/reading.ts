@@ -5,7 +5,9 @@ import type { Receipt, Receipts } from "./receipts.js";
 import { eventsIn, hashOf, type Verification } from "./verify.js";
 import type { ErrorAnswer } from "./errors.js";
 
-/** An event as the service returns it. `raw` is its text, which `verifyEvents` needs; it is not enumerable. */
+/**
+ * An event as the service returns it. `raw` is its text, which `verifyEvents` needs; it is not enumerable.
+ */
 export interface StoredEvent {
   log_id: string;
   tenant_id: string;
@@ -54,7 +56,9 @@ export interface Action {
 
 export interface AuditReport {
   checked: number;
-  /** `log_id`s of acknowledged events that the service no longer has, has changed, or has at another position. */
+  /**
+   * `log_id`s of acknowledged events that the service no longer has, has changed, or has at another position.
+   */
   missing: string[];
   changed: string[];
   moved: string[];
@@ -123,7 +127,9 @@ export async function verifyRange(get: Get, from_seq = 1, to_seq?: number): Prom
   }
 }
 
-/** Reads every acknowledged event back and compares it with its receipt. The first rule that applies decides. */
+/**
+ * Reads every acknowledged event back and compares it with its receipt. The first rule that applies decides.
+ */
 export async function auditReceipts(get: Get, receipts: Receipts): Promise<AuditReport> {
   const report: AuditReport = { checked: 0, missing: [], changed: [], moved: [], all_there: true };
   /** The event before, whose receipt has no hash: the next event's `prev_hash` has to confirm it. */

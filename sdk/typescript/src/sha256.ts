@@ -1,5 +1,6 @@
-// SHA-256 and HMAC (FIPS 180-4, RFC 2104). WebCrypto has both, but only as promises, and Node 18 has no global one;
-// `beforeSend` and `verifyEvents` need an answer at once, in every runtime. The tests compare it with node:crypto.
+// SHA-256 and HMAC (FIPS 180-4, RFC 2104). WebCrypto has both, but only as promises, and Node 18 has no
+// global one; `beforeSend` and `verifyEvents` need an answer at once, in every runtime. The tests compare it
+// with node:crypto.
 
 /** The first 32 bits of the fractional part of the square or cube root of the n-th prime. */
 function rootBits(primes: readonly number[], power: number): number[] {

@@ -1,13 +1,13 @@
-// Queued events in files, so that they outlive the process: sdk/suite/README.md, section 5, defines the format, which
-// all client libraries share. The order of writes is the whole argument:
+// Queued events in files, so that they outlive the process: sdk/suite/README.md, section 5, defines the
+// format, which all client libraries share. The order of writes is the whole argument:
 //
 //   t0  E   the event is in the file, then enqueue() returns
 //   t1  B   the batch and its key are in the file, then the request is sent
 //   t2      the answer arrives, then the callbacks run
 //   t3  D   the events are settled
 //
-// A process that dies after t1 and before t3 leaves a batch that is sent again with the same bytes under the same key,
-// so the service stores it once.
+// A process that dies after t1 and before t3 leaves a batch that is sent again with the same bytes under the
+// same key, so the service stores it once.
 
 import { spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -32,7 +32,10 @@ export interface SpoolOptions {
 /** A batch that is not sent until the application decides. */
 export interface HeldBatch {
   id: string;
-  /** `age`: its key may have expired. `damaged`: a part of the file cannot be read, so the events may be stored. */
+  /**
+   * `age`: its key may have expired. `damaged`: a part of the file cannot be read, so the events may be
+   * stored.
+   */
   reason: "age" | "damaged";
   /** The events that can be read. */
   events: Record<string, unknown>[];
@@ -300,7 +303,9 @@ function unusable(what: string, cause: unknown): SpoolError {
 
 const recordBytes = (n: number, ms: number): number => `00000000 E ${n} ${ms} \n`.length;
 
-/** Events that wait for a batch, in order. Four numbers each: there may be millions while the service is away. */
+/**
+ * Events that wait for a batch, in order. Four numbers each: there may be millions while the service is away.
+ */
 class Unsent {
   #numbers: number[] = []; // n, at, bytes, since
   #head = 0;
@@ -508,7 +513,8 @@ class SpoolFile {
       if (batch.places.some(({ at }) => at < damagedAt)) batch.heldFor = "damaged";
       this.batches.push(batch);
     }
-    // A damaged line may have been the B or S record of events before it: they may be stored, under an unknown key.
+    // A damaged line may have been the B or S record of events before it: they may be stored, under an
+    // unknown key.
     const suspect = new Unsent();
     for (const { n, at, bytes } of events.values()) (at < damagedAt ? suspect : this.unsent).push(n, at, bytes, 0);
     while (suspect.length > 0) {
@@ -553,8 +559,8 @@ export function slowCrc32(bytes: Uint8Array): number {
 export const crc32: (bytes: Uint8Array) => number =
   (zlib as { crc32?: (bytes: Uint8Array) => number }).crc32 ?? slowCrc32;
 
-// Node has no flock(2). Linux: flock(1) locks the descriptor that it inherits; the lock belongs to the open file
-// description, so it stays after that child has ended. macOS: open(2) itself takes the same lock.
+// Node has no flock(2). Linux: flock(1) locks the descriptor that it inherits; the lock belongs to the open
+// file description, so it stays after that child has ended. macOS: open(2) itself takes the same lock.
 const LOCK_AT_OPEN = process.platform === "darwin" ? 0x20 /* O_EXLOCK */ | fs.constants.O_NONBLOCK : 0;
 const FLOCK = ["-n", "3"] as const;
 type Stdio = ["ignore", "ignore", "ignore", number];

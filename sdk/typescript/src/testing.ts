@@ -10,8 +10,8 @@ import { sha256Hex } from "./sha256.js";
 export type Pattern = Partial<Event>;
 
 /**
- * Takes the place of a client. It checks events like a client does, so a test fails where production would. Events are
- * recorded as they would be sent, with the context and without what `beforeSend` removes.
+ * Takes the place of a client. It checks events like a client does, so a test fails where production would.
+ * Events are recorded as they would be sent, with the context and without what `beforeSend` removes.
  */
 export class Recorder implements Logger {
   /** The events in the order in which they were logged. */
@@ -52,7 +52,9 @@ export class Recorder implements Logger {
     return 0;
   }
 
-  /** The next `log` or `enqueue` fails with this error, so that a test can see what the application does then. */
+  /**
+   * The next `log` or `enqueue` fails with this error, so that a test can see what the application does then.
+   */
   failNext(error: Error): void {
     this.#failures.push(error);
   }

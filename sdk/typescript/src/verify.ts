@@ -1,7 +1,7 @@
-// Checks events without the service: docs/format.md, section 1. An event never goes through JSON.parse on the way to
-// its hash, because that loses number spellings, the order of integer-like keys and duplicate keys. The scanner checks
-// strict JSON (RFC 8259) and copies it, dropping white space and giving every string its one spelling. It does not
-// recurse, so depth is no problem.
+// Checks events without the service: docs/format.md, section 1. An event never goes through JSON.parse on the
+// way to its hash, because that loses number spellings, the order of integer-like keys and duplicate keys.
+// The scanner checks strict JSON (RFC 8259) and copies it, dropping white space and giving every string its
+// one spelling. It does not recurse, so depth is no problem.
 
 import { SealogError } from "./errors.js";
 import { sha256Hex } from "./sha256.js";
@@ -28,8 +28,9 @@ export interface Verification {
 export type RawEvent = string | { readonly raw: string };
 
 /**
- * Recomputes every hash and checks that each event follows the one before, oldest first or newest first. `heads` are
- * receipts or `"SEQ:HASH"`: the chain must have that hash there. Without a head, a cut-off end cannot be noticed.
+ * Recomputes every hash and checks that each event follows the one before, oldest first or newest first.
+ * `heads` are receipts or `"SEQ:HASH"`: the chain must have that hash there. Without a head, a cut-off end
+ * cannot be noticed.
  */
 export function verifyEvents(events: Iterable<RawEvent>, heads: Iterable<Head> = []): Verification {
   const expected = Array.from(heads, readHead).sort((a, b) => (a.seq < b.seq ? -1 : Number(a.seq > b.seq)));
@@ -70,7 +71,9 @@ export function verifyEvents(events: Iterable<RawEvent>, heads: Iterable<Head> =
 /** The number and hash of an event, known from another source: a receipt, or the text `SEQ:HASH`. */
 export type Head = string | { readonly chain_seq: number | bigint; readonly hash: string };
 
-/** The hash that docs/format.md gives for an event, from its raw text. Undefined if the event is malformed. */
+/**
+ * The hash that docs/format.md gives for an event, from its raw text. Undefined if the event is malformed.
+ */
 export function hashOf(event: RawEvent): string | undefined {
   const read = readEvent(rawOf(event));
   return read.malformed === "" ? sha256Hex(hashedText(read)) : undefined;
@@ -80,7 +83,8 @@ export function hashOf(event: RawEvent): string | undefined {
 export const canonical = (text: string): string => scanWhole(text).canonical;
 
 /**
- * The raw texts of the events in a text: an answer of the service, an export, NDJSON, or several of these in a row.
+ * The raw texts of the events in a text: an answer of the service, an export, NDJSON, or several of these in
+ * a row.
  */
 export function eventsIn(text: string): string[] {
   const found: string[] = [];
@@ -101,7 +105,7 @@ export function eventsIn(text: string): string[] {
   return found;
 }
 
-// ---- The chain ----------------------------------------------------------------------------------------------------
+// ---- The chain ----
 
 interface Broken { reason: BreakReason; hash?: string | undefined; detail?: string }
 
@@ -194,7 +198,7 @@ function readHead(head: Head): { text: string; seq: bigint; hash: string } {
   return { text, seq: BigInt(seq), hash };
 }
 
-// ---- JSON ---------------------------------------------------------------------------------------------------------
+// ---- JSON ----
 
 interface Item { key: string | null; text: string }
 /** A value's canonical text, its members or elements one level deep, and the index behind it. */
@@ -211,7 +215,9 @@ function unreadable(what: string, at: number): SealogError {
   return new SealogError(`${what}${where}`, { code: "client/unreadable" });
 }
 
-/** The one spelling of an escaped character. For a single character, it is the one that JSON.stringify writes. */
+/**
+ * The one spelling of an escaped character. For a single character, it is the one that JSON.stringify writes.
+ */
 const respell = (escape: string): string => JSON.stringify(JSON.parse(`"${escape}"`)).slice(1, -1);
 
 function skipSpace(text: string, at: number): number {

@@ -73,7 +73,8 @@ test("calls of enqueue that wait for room are bounded, so a missing await cannot
   const client = clientOf(sealog, { queueMaxEvents: 2, batchMaxEvents: 2 });
   const waiting = [];
   for (let i = 1; i <= 4; i++) waiting.push(client.enqueue(event(`r${i}`)));
-  assert.throws(() => client.enqueue(event("r5")), (error) => error instanceof QueueFull && /await/.test(error.message));
+  assert.throws(() => client.enqueue(event("r5")), (error) =>
+    error instanceof QueueFull && /await/.test(error.message));
   hold.open();
   await Promise.all(waiting);
   await client.close();

@@ -45,7 +45,8 @@ test("Fastify: the hook reaches all routes, not those of the plugin alone", asyn
   assert.equal(plugin[Symbol.for("skip-override")], true);
   let hook;
   let isDone = false;
-  plugin({ addHook: (name, added) => { assert.equal(name, "onRequest"); hook = added; } }, {}, () => { isDone = true; });
+  const addHook = (name, added) => { assert.equal(name, "onRequest"); hook = added; };
+  plugin({ addHook }, {}, () => { isDone = true; });
   assert.ok(isDone);
   const request = { id: "req-7", headers: { "x-forwarded-for": "203.0.113.9" }, socket: { remoteAddress: "::1" } };
   hook(request, {}, () => recorder.enqueue({ action: "user.login" }));

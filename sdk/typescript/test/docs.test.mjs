@@ -1,4 +1,5 @@
-// Every example of the README and of docs/sdk-typescript.md is compiled with tsc --strict and run against a service.
+// Every example of the README and of docs/sdk-typescript.md is compiled with tsc --strict and run against a
+// service.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
@@ -42,7 +43,7 @@ test("every example of the documents compiles strictly and runs", { skip: isMiss
   symlinkSync(join(PACKAGE, "node_modules/@types/node"), join(dir, "node_modules/@types/node"));
   writeFileSync(join(dir, "package.json"), '{"type":"module"}');
   for (const { name, code } of all) writeFileSync(join(dir, `${name}.ts`), code);
-  const options = ["--strict", "--noUncheckedIndexedAccess", "--module", "nodenext", "--target", "es2022", "--types", "node"];
+  const options = "--strict --noUncheckedIndexedAccess --module nodenext --target es2022 --types node".split(" ");
   const tsc = join(PACKAGE, "node_modules/typescript/bin/tsc");
   await run(process.execPath, [tsc, ...options, ...all.map(({ name }) => `${name}.ts`)], { cwd: dir })
     .catch(({ stdout }) => assert.fail(stdout));

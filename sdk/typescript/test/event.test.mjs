@@ -66,5 +66,6 @@ test("what the service takes is taken, up to each limit", () => {
     assert.deepEqual(JSON.parse(text), JSON.parse(JSON.stringify(one)));
     assert.equal(bytes, Buffer.byteLength(text));
   }
-  assert.throws(() => encode(event({ metadata: { a: "x".repeat(room + 1) } })), { code: "client/invalid_event", field: "event" });
+  const large = event({ metadata: { a: "x".repeat(room + 1) } });
+  assert.throws(() => encode(large), { code: "client/invalid_event", field: "event" });
 });

@@ -1,5 +1,6 @@
-// Kills the application and the service with SIGKILL again and again, then compares what was promised with what is
-// stored. `node test/ledger.mjs 30 20` is the full run: 30 kills of the application, 20 of the service.
+// Kills the application and the service with SIGKILL again and again, then compares what was promised with
+// what is stored. `node test/ledger.mjs 30 20` is the full run: 30 kills of the application, 20 of the
+// service.
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -78,5 +79,6 @@ async function compare(lines, { url, liveKey }) {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [appKills = 30, serviceKills = 20] = process.argv.slice(2).map(Number);
   const started = Date.now();
-  console.log({ appKills, serviceKills, ...(await runLedger(appKills, serviceKills)), seconds: (Date.now() - started) / 1000 });
+  const result = await runLedger(appKills, serviceKills);
+  console.log({ appKills, serviceKills, ...result, seconds: (Date.now() - started) / 1000 });
 }

@@ -1,5 +1,5 @@
-// The application that the ledger kills: it queues events through a spool and writes down what it was promised. With
-// the argument "drain" it queues nothing, sends what is left and ends.
+// The application that the ledger kills: it queues events through a spool and writes down what it was
+// promised. With the argument "drain" it queues nothing, sends what is left and ends.
 import { appendFileSync } from "node:fs";
 import { setImmediate as pause } from "node:timers/promises";
 import { Sealog } from "../dist/esm/node.js";

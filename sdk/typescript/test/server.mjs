@@ -11,7 +11,9 @@ const BINARY = process.env.SEALOG_BINARY ?? join(process.env.CARGO_TARGET_DIR ??
 const PATIENCE_MS = 60_000;
 
 /** For the option `skip` of a test: why there is no service, or false. */
-export const isMissing = existsSync(BINARY) ? false : `no program at ${BINARY}: cargo build -p sealog, or set SEALOG_BINARY`;
+export const isMissing = existsSync(BINARY)
+  ? false
+  : `no program at ${BINARY}: cargo build -p sealog, or set SEALOG_BINARY`;
 
 async function freePort() {
   const probe = createServer();
@@ -21,7 +23,10 @@ async function freePort() {
   return port;
 }
 
-/** Starts a service on an empty directory. `restart` kills it with SIGKILL and starts it again at the same address. */
+/**
+ * Starts a service on an empty directory. `restart` kills it with SIGKILL and starts it again at the same
+ * address.
+ */
 export async function startService() {
   const dir = mkdtempSync(join(tmpdir(), "sealog-service-"));
   const address = `127.0.0.1:${await freePort()}`;

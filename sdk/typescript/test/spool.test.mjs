@@ -126,7 +126,8 @@ test("many events that were left are sent in batches, in order", async (t) => {
 
 test("damaged bytes are kept aside and reported, events behind them are sent", async (t) => {
   const dir = directory(t);
-  leave(dir, ["H sealog-spool 1", `E 1 1 ${textOf("r1")}`], `00000000 B 1 1 5 key\n${record(`E 2 1 ${textOf("r2")}`)}cut`);
+  const tail = `00000000 B 1 1 5 key\n${record(`E 2 1 ${textOf("r2")}`)}cut`;
+  leave(dir, ["H sealog-spool 1", `E 1 1 ${textOf("r1")}`], tail);
   const warnings = [];
   const spool = spoolIn(dir, { warnings });
   await spool.adopt();

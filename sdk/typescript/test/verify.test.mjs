@@ -30,7 +30,8 @@ test("every chain vector has its result", () => {
   const fields = ["valid", "checked", "first_seq", "last_seq", "broken_at", "broken_hash", "reason"];
   const shown = (result) => fields.map((field) => String(result[field]));
   for (const { name, events, expect, result } of chains) {
-    // The numbers of the vectors go beyond 2^53 in places, where JSON.parse rounds them: compared as texts from there.
+    // The numbers of the vectors go beyond 2^53 in places, where JSON.parse rounds them: compared as texts
+    // from there.
     const got = shown(verifyEvents(events, expect));
     const wanted = shown(result);
     got.forEach((value, i) => {
