@@ -1,0 +1,10 @@
+export { Sealog } from "./client.js";
+export type { Context, Logger, LogOptions, Options } from "./client.js";
+export * from "./errors.js";
+export type { Event, JsonValue, Metadata } from "./event.js";
+export type { Fetch } from "./http.js";
+export { pseudonymize } from "./privacy.js";
+export type { Action, AuditReport, Filters, StoredEvent } from "./reading.js";
+export type { Receipt, Receipts } from "./receipts.js";
+export { canonical, eventsIn, hashOf, verifyEvents } from "./verify.js";
+export type { BreakReason, Head, RawEvent, Verification } from "./verify.js";

@@ -1,0 +1,16 @@
+interface Crypto { getRandomValues(bytes: Uint8Array): Uint8Array }
+
+let source = (globalThis as { crypto?: Crypto }).crypto;
+
+/** Resolves once `newKey` can be called. Node 18 has no global `crypto` and has to load the module first. */
+export async function randomReady(): Promise<void> {
+  const name = "node:crypto"; // in a variable, so that bundlers for other runtimes do not search it
+  source ??= ((await import(name)) as { webcrypto: Crypto }).webcrypto;
+}
+
+/** An idempotency key: 160 random bits. */
+export function newKey(): string {
+  if (!source) throw new Error("newKey() before randomReady()");
+  const bytes = source.getRandomValues(new Uint8Array(20));
+  return `ts-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
