@@ -29,11 +29,18 @@ def refusal(status, code, message, **more):
     return status, {}, json.dumps({"error": {**error, **more}}).encode()
 
 
+def sealed(event):
+    """The event with its hash, and its text. `hash` is its last field."""
+    text = json.dumps({**event, "hash": "0" * 64}, separators=(",", ":"), ensure_ascii=False).encode()
+    hash_ = next(sealog_verify.read_events(text)).computed
+    return {**event, "hash": hash_}, text[: -len('"}') - 64] + hash_.encode() + b'"}'
+
+
 class Service:
     """As much of Sealog as the scenarios need, in memory: seals, replays, lists, verifies."""
 
     def __init__(self, key):
-        self.key, self.events, self.answers, self.lock = key, [], {}, threading.Lock()
+        self.key, self.events, self.answers, self.count, self.lock = key, [], {}, 0, threading.Lock()
 
     def answer(self, method, path, headers, body):
         path, _, query = path.partition("?")
@@ -72,14 +79,14 @@ class Service:
                 return refusal(422, "action/invalid", where + "unknown action", suggestion="user.login")
             if [name for name in ACTIONS[event["action"]] if name not in event.get("metadata", {})]:
                 return refusal(422, "action/missing_required_fields", where + "a field is missing")
-        sealed = [self.seal(event) for event in events]
+        new = [self.seal(event) for event in events]
         request_id = "req_" + self.ulid(int(time.time() * 1000))
         if path.endswith("batch"):
-            numbers = "%d-%d" % (sealed[0]["chain_seq"], sealed[-1]["chain_seq"])
-            answer = {"log_ids": [event["log_id"] for event in sealed], "request_id": request_id}
+            numbers = "%d-%d" % (new[0]["chain_seq"], new[-1]["chain_seq"])
+            answer = {"log_ids": [event["log_id"] for event in new], "request_id": request_id}
         else:
-            numbers, answer = str(sealed[0]["chain_seq"]), {"log_id": sealed[0]["log_id"], "request_id": request_id}
-        receipt = {"Sealog-Chain-Seq": numbers, "Sealog-Hash": sealed[-1]["hash"]}
+            numbers, answer = str(new[0]["chain_seq"]), {"log_id": new[0]["log_id"], "request_id": request_id}
+        receipt = {"Sealog-Chain-Seq": numbers, "Sealog-Hash": new[-1]["hash"]}
         result = 202, receipt, json.dumps(answer).encode()
         if key:
             self.answers[key] = fingerprint, result
@@ -89,17 +96,15 @@ class Service:
         before = self.events[-1][0] if self.events else {"hash": "0" * 64, "chain_seq": 0, "ms": 0}
         ms = max(int(time.time() * 1000), before["ms"])
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + ".%03dZ" % (ms % 1000)
-        sealed = {"log_id": self.ulid(ms), "tenant_id": TENANT, "project_id": PROJECT, "schema_version": 1}
-        sealed.update({name: event[name] for name in FIELDS if event.get(name) is not None})
-        sealed.update(timestamp=stamp, chain_seq=before["chain_seq"] + 1, prev_hash=before["hash"], hash="0" * 64)
-        text = json.dumps(sealed, separators=(",", ":"), ensure_ascii=False)
-        sealed["hash"] = next(sealog_verify.read_events(text.encode("utf-8", "surrogatepass"))).computed
-        text = text[: -len('0"}') - 63] + sealed["hash"] + '"}'
-        self.events.append(({**sealed, "ms": ms}, text.encode("utf-8", "surrogatepass")))
-        return sealed
+        new = {"log_id": self.ulid(ms), "tenant_id": TENANT, "project_id": PROJECT, "schema_version": 1}
+        new.update({name: event[name] for name in FIELDS if event.get(name) is not None})
+        new.update(timestamp=stamp, chain_seq=before["chain_seq"] + 1, prev_hash=before["hash"])
+        new, text = sealed(new)
+        self.events.append(({**new, "ms": ms}, text))
+        return new
 
     def ulid(self, ms):
-        self.count = getattr(self, "count", 0) + 1  # the random part counts up, so that ids grow within a millisecond
+        self.count += 1  # the random part counts up, so that ids grow within a millisecond
         number = (ms << 80) | self.count
         return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
@@ -275,6 +280,8 @@ class Server:
                 if old not in data:
                     raise AssertionError("the answer lacks %r" % old)
                 data = data.replace(old, new)
+            if "reseal" in answer:
+                data = sealed({**json.loads(data), **answer["reseal"]})[1]
         if "status" in answer:
             status, extra = answer["status"], {}
             data = json.dumps(answer["json"]).encode() if "json" in answer else answer.get("text", "").encode()
