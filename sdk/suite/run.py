@@ -229,7 +229,8 @@ class Run:
         match = NAME.match(expected) if isinstance(expected, str) else None
         if match:
             return self.bind(path, match[1], match[2], found)
-        return None if expected == found and type(expected) is type(found) else "%s is %r, expected %r" % (path, found, expected)
+        same = expected == found and isinstance(expected, bool) == isinstance(found, bool)
+        return None if same else "%s is %r, expected %r" % (path, found, expected)
 
     def bind(self, path, name, suffix, found):
         if name not in self.names and not suffix and found is not None:
