@@ -409,7 +409,7 @@ def main():
         parser.error("name a driver behind --" if scenarios else "no scenario has this name")
     if options.server:
         scenarios = [scenario for scenario in scenarios if scenario.get("real", True)]
-    command = [str(Path(part).resolve()) if Path(part).exists() else part for part in options.driver]
+    command = [os.path.abspath(part) if os.path.exists(part) else part for part in options.driver]
     begin, failed = time.monotonic(), 0
     with tempfile.TemporaryDirectory(prefix="sealog-suite-") as folder:
         server = RealServer(str(Path(options.server).resolve()), Path(folder)) if options.server else None

@@ -1,6 +1,5 @@
 """Driver of the behaviour suite: sdk/suite/README.md, section 2. With --async it drives AsyncClient."""
 
-import asyncio
 import datetime
 import json
 import sys
@@ -11,11 +10,13 @@ from pathlib import Path
 if "--installed" not in sys.argv:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 import sealog  # noqa: E402
-from sealog.context import TrustedProxies  # noqa: E402
+from sealog.middleware import TrustedProxies  # noqa: E402
 
 ASYNC = "--async" in sys.argv
+if ASYNC:
+    import asyncio
 SECONDS = ("retry_base", "retry_budget", "timeout", "flush_interval", "adopt_interval", "hold_after")
-LOOP = asyncio.new_event_loop()
+LOOP = asyncio.new_event_loop() if ASYNC else None
 
 
 def cycle():

@@ -1,11 +1,10 @@
-"""HTTP/1.1 over sockets and over asyncio streams, from one parser.
+"""HTTP/1.1 over blocking sockets; the parser also serves the asyncio streams of aio.py.
 
 The standard http.client cannot bound the time of a whole answer: each byte that drips in extends its time-out.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 import select
 import socket
@@ -13,7 +12,7 @@ import ssl
 import sys
 import threading
 import time
-from typing import Dict, Generator, List, Optional, Tuple
+from typing import Generator, List, Optional, Tuple
 from urllib.parse import urlsplit
 
 from ._core import Answer, Request, bad_answer
@@ -21,11 +20,11 @@ from .errors import SealogError, TransportError, bad_option
 
 VERSION = "0.1.0"
 _BODY_MAX = 64 << 20  # twice the largest page
-_IDLE_MAX = 8  # connections that are kept
+IDLE_MAX = 8  # connections that are kept
 
 # What the parser asks for: a line, so many bytes, or everything up to the end of the connection.
-_LINE, _REST = -1, -2
-_Parser = Generator[int, bytes, Tuple[Answer, bool]]
+LINE, REST = -1, -2
+Parser = Generator[int, bytes, Tuple[Answer, bool]]
 
 
 class Address:
@@ -66,7 +65,7 @@ class Address:
     def failure(self, error: BaseException) -> TransportError:
         """What to tell of a failed exchange."""
         where = "%s port %d" % (self.host, self.port)
-        if isinstance(error, (socket.timeout, asyncio.TimeoutError)):
+        if isinstance(error, socket.timeout):
             message = "%s gave no complete answer in time; see the timeout option" % where
             return TransportError(message, code="client/timeout")
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -79,7 +78,7 @@ class Address:
         return TransportError(message, code="client/connection")
 
 
-class _Cut(OSError):
+class Cut(OSError):
     """The connection ended within an answer. `stale`: before its first byte."""
 
     def __init__(self, stale: bool) -> None:
@@ -87,22 +86,22 @@ class _Cut(OSError):
         self.stale = stale
 
 
-def _cut(rest: bytes, started: bool) -> Exception:
+def cut(rest: bytes, started: bool) -> Exception:
     if rest[:1] in (b"\x15", b"\x16"):  # a TLS record: an alert, which is what such a port answers to HTTP
         return TransportError("the port speaks TLS; use an https:// url", code="client/tls")
-    return _Cut(stale=not started)
+    return Cut(stale=not started)
 
 
-def _response() -> _Parser:
+def response() -> Parser:
     """Parses one answer. Returns it, and whether the connection can take another request."""
     while True:
-        line = yield _LINE
+        line = yield LINE
         match = re.match(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])[ \r\n]", line)
         if not match:
             raise bad_answer("the server does not speak HTTP", 0)
         status, headers = int(match[2]), {}
         while True:
-            line = yield _LINE
+            line = yield LINE
             if line in (b"\r\n", b"\n"):
                 break
             name, _, value = line.decode("latin-1").partition(":")
@@ -120,7 +119,7 @@ def _response() -> _Parser:
             raise bad_answer("the answer has %s bytes" % length, status)
         body = yield int(length)
     else:
-        body, keep = (yield _REST), False
+        body, keep = (yield REST), False
     return Answer(status, headers, body), keep
 
 
@@ -128,14 +127,14 @@ def _chunks(status: int) -> Generator[int, bytes, bytes]:
     parts: List[bytes] = []
     left = _BODY_MAX
     while True:
-        size_text = (yield _LINE).split(b";")[0].strip()
+        size_text = (yield LINE).split(b";")[0].strip()
         if not re.fullmatch(rb"[0-9a-fA-F]{1,8}", size_text) or int(size_text, 16) > left:
             raise bad_answer("the answer has a bad chunk", status)
         size = int(size_text, 16)
         left -= size
         if size:
             parts.append((yield size))
-        while (yield _LINE) not in (b"\r\n", b"\n"):
+        while (yield LINE) not in (b"\r\n", b"\n"):
             pass  # trailers
         if not size:
             return b"".join(parts)
@@ -167,7 +166,7 @@ class _Connection:
             self.socket.sendall(request)
         except ConnectionError:
             pass  # the server may have answered before it stopped reading; if not, the first read says so
-        parser = _response()
+        parser = response()
         wanted = next(parser)
         try:
             while True:
@@ -178,21 +177,21 @@ class _Connection:
 
     def _read(self, wanted: int, deadline: float) -> bytes:
         while True:
-            if wanted == _LINE:
+            if wanted == LINE:
                 taken = self.buffer.find(b"\n") + 1
             else:
                 taken = wanted if 0 <= wanted <= len(self.buffer) else 0
             if taken or wanted == 0:
                 break
-            if len(self.buffer) > (65_536 if wanted == _LINE else _BODY_MAX):
+            if len(self.buffer) > (65_536 if wanted == LINE else _BODY_MAX):
                 raise bad_answer("the answer is too long", 0)
             self.socket.settimeout(_left(deadline))
             try:
                 data = self.socket.recv(262_144)
             except ConnectionError as error:
-                raise _Cut(stale=not self.started) from error
-            if not data and wanted != _REST:
-                raise _cut(bytes(self.buffer), self.started)
+                raise Cut(stale=not self.started) from error
+            if not data and wanted != REST:
+                raise cut(bytes(self.buffer), self.started)
             if not data:
                 taken = len(self.buffer)
                 break
@@ -229,7 +228,7 @@ class Http:
             except (OSError, SealogError) as error:  # socket.timeout and SSLError are OSErrors
                 if connection:
                     connection.socket.close()
-                    if connection.used and isinstance(error, _Cut) and error.stale:
+                    if connection.used and isinstance(error, Cut) and error.stale:
                         connection = None  # the server closed an idle connection: no fault, and no attempt
                         continue
                 raise error if isinstance(error, SealogError) else self.address.failure(error) from None
@@ -247,7 +246,7 @@ class Http:
     def _give_back(self, connection: _Connection, keep: bool) -> None:
         connection.used = True
         with self._lock:
-            if keep and len(self._idle) < _IDLE_MAX:
+            if keep and len(self._idle) < IDLE_MAX:
                 self._idle.append(connection)
                 return
         connection.socket.close()
@@ -257,76 +256,3 @@ class Http:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.socket.close()
-
-
-class AsyncHttp:
-    """The same on asyncio streams. A connection belongs to the event loop that opened it."""
-
-    def __init__(self, address: Address, timeout_s: float, tls: Optional[ssl.SSLContext]) -> None:
-        self.address, self.timeout_s, self.tls = address, timeout_s, tls
-        self._idle: Dict[asyncio.AbstractEventLoop, List[Tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {}
-
-    async def exchange(self, request: Request) -> Answer:
-        try:
-            return await asyncio.wait_for(self._exchange(self.address.bytes_of(request)), self.timeout_s)
-        except (OSError, asyncio.TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
-            if isinstance(error, ValueError) and not isinstance(error, ssl.SSLError):
-                raise bad_answer("the answer is too long", 0) from None
-            raise self.address.failure(error) from None
-
-    async def _exchange(self, data: bytes) -> Answer:
-        idle = self._idle.setdefault(asyncio.get_running_loop(), [])
-        while True:
-            stream = idle.pop() if idle else None
-            used = stream is not None
-            if stream and stream[0].at_eof():
-                stream[1].close()
-                continue
-            address = self.address
-            reader, writer = stream or await asyncio.open_connection(address.host, address.port, ssl=self.tls)
-            try:
-                answer, keep = await self._converse(reader, writer, data)
-            except BaseException as error:
-                writer.close()
-                if used and isinstance(error, _Cut) and error.stale:
-                    continue
-                raise
-            if keep and len(idle) < _IDLE_MAX:
-                idle.append((reader, writer))
-            else:
-                writer.close()
-            return answer
-
-    @staticmethod
-    async def _converse(
-        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes
-    ) -> Tuple[Answer, bool]:
-        try:
-            writer.write(data)
-            await writer.drain()
-        except ConnectionError:
-            pass  # the server may have answered before it stopped reading
-        parser, started = _response(), False
-        wanted = next(parser)
-        try:
-            while True:
-                if wanted == _LINE:
-                    try:
-                        piece = await reader.readline()
-                    except ConnectionError as error:
-                        raise _Cut(stale=not started) from error
-                    if not piece.endswith(b"\n"):
-                        raise _cut(piece, started or bool(piece))
-                elif wanted == _REST:
-                    piece = await reader.read(-1)
-                else:
-                    piece = await reader.readexactly(wanted)
-                started = True
-                wanted = parser.send(piece)
-        except StopIteration as stop:
-            result: Tuple[Answer, bool] = stop.value
-            return result
-
-    async def close(self) -> None:
-        for _, writer in self._idle.pop(asyncio.get_running_loop(), []):
-            writer.close()

@@ -15,7 +15,7 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar, Union
 
-from . import _core, context
+from . import _context, _core
 from ._core import Audit, Operation, Policy, Receipt, Verification, Wait, new_key
 from ._event import encode, wrong
 from ._http import Address, Http
@@ -26,6 +26,7 @@ from .receipts import Receipts
 from .verify import StoredEvent
 
 T = TypeVar("T")
+C = TypeVar("C", bound="Client")
 Event = Mapping[str, Any]
 OnReceipt = Callable[[Receipt, Dict[str, Any]], None]
 OnError = Callable[[SealogError, Dict[str, Any]], None]
@@ -138,6 +139,10 @@ class Base:
             on_full == "block",
             exit_timeout,
         )
+        self._open()
+
+    def _open(self) -> None:
+        """For what else a client needs."""
 
     def held(self) -> List[HeldBatch]:
         """Batches of the spool that wait for a decision, because their keys may have expired."""
@@ -159,7 +164,7 @@ class Base:
             merged = {**event, **{name: value for name, value in fields.items() if value is not None}}
         else:
             raise wrong("event", "must be an action or a dict, not %s" % type(event).__name__)
-        traceparent = context.apply(merged)
+        traceparent = _context.apply(merged)
         headers = {"traceparent": traceparent} if traceparent and re.fullmatch(r"[0-9a-f-]{55,}", traceparent) else {}
         if headers and self._trace_metadata:
             _, trace_id, span_id = str(traceparent).split("-")[:3]
@@ -328,7 +333,7 @@ class Client(Base):
         self._receipts.close()
         return pending
 
-    def __enter__(self) -> "Client":
+    def __enter__(self: C) -> C:
         return self
 
     def __exit__(

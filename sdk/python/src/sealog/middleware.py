@@ -11,7 +11,9 @@ from __future__ import annotations
 import inspect
 from typing import Any, Awaitable, Callable, Dict, Iterable, List, MutableMapping, Optional
 
-from .context import TrustedProxies, context, request_fields, session_digest
+from ._context import TrustedProxies, context, request_fields, session_digest
+
+__all__ = ["SealogMiddleware", "TrustedProxies", "django_middleware"]
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]

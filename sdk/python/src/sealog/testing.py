@@ -13,8 +13,8 @@ import threading
 from typing import Any, Dict, List, Mapping, Optional
 
 from ._core import Answer, Request
-from ._http import Address, AsyncHttp, Http
-from .aio import AsyncClient
+from ._http import Address, Http
+from .aio import AsyncClient, AsyncHttp
 from .client import Client
 
 _KEY = "at_test_" + "0" * 49
