@@ -63,6 +63,20 @@ class Recording(unittest.TestCase):
             pass
         self.assertEqual(caught.exception.field, "actor")
 
+    def test_before_send_sees_no_absent_field_and_does_not_change_the_callers_dict(self):
+        seen, mine = [], {"password": "x", "a": 1}
+
+        def before_send(event):
+            seen.append(sorted(event))
+            event["metadata"].pop("password")
+            return event
+
+        client = Recorder(before_send=before_send)
+        client.log("user.login", metadata=mine)
+        self.assertEqual((seen, mine), ([["action", "metadata"]], {"password": "x", "a": 1}))
+        client.assert_logged(metadata={"password": None, "a": 1})
+        client.close()
+
     def test_trace_ids_are_in_metadata_only_if_switched_on(self):
         with context(traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"):
             self.client.log("user.login")

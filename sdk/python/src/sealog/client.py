@@ -179,8 +179,11 @@ class Base:
 
     def _call_before_send(self, event: Dict[str, Any]) -> Dict[str, Any]:
         assert self._before_send
+        given = {name: value for name, value in event.items() if value is not None}
+        if isinstance(given.get("metadata"), dict):
+            given["metadata"] = dict(given["metadata"])  # the application's own dict stays as it is
         try:
-            result = self._before_send(event)
+            result = self._before_send(given)
         except Exception as error:
             raise wrong("before_send", "failed with %r; the event was not logged" % error) from error
         if not isinstance(result, Mapping):
