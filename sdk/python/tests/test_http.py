@@ -91,6 +91,13 @@ class Answers(unittest.TestCase):
             self.client(url=server.url + "/behind/a/proxy/").actions()
             self.assertEqual(server.requests[0]["path"], "/behind/a/proxy/v1/actions")
 
+    def test_a_connection_that_closes_while_it_is_taken_is_replaced(self):
+        with Server([{"fault": "close_after"}], Service(KEY)) as server:
+            client = self.client(url=server.url, max_attempts=1)
+            with mock.patch("sealog._http._Connection.is_idle", True):
+                client.log("user.login")
+                self.assertEqual(client.log("user.login").chain_seq, 2)
+
     def test_connections_are_kept(self):
         with Server([], Service(KEY)) as server:
             client = self.client(url=server.url)
@@ -130,6 +137,7 @@ class Tls(unittest.TestCase):
                 self.assertEqual(client.log("user.login").chain_seq, 1)
                 client.enqueue("user.login")
                 self.assertEqual(client.flush(10), 0)
+            self.assertEqual(len({request["connection"] for request in server.requests}), 1)
             self.assertEqual(asyncio.run(use(ca_file=folder + "/cert")).chain_seq, 3)
             with Client(KEY, url=url, max_attempts=1) as client, self.assertRaises(TransportError) as caught:
                 client.log("user.login")

@@ -9,6 +9,7 @@ import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from . import KEY, ROOT
 from sealog import Client, Closed, QueueFull, ServerError
@@ -73,6 +74,29 @@ class Callbacks(unittest.TestCase):
         client.fail_with(None)
         client.log("user.login")
         client.assert_logged("user.login")
+
+    def test_a_defect_ends_no_sender_and_no_event_in_silence(self):
+        errors = []
+        client = Recorder(on_error=lambda error, event: errors.append((error.code, event["resource"])))
+        with self.assertLogs("sealog", "ERROR"):
+            with mock.patch.object(client._service, "_accept", side_effect=ZeroDivisionError):
+                client.enqueue("user.login", resource="r1")
+                self.assertEqual(client.flush(10), 0)
+        client.enqueue("user.login", resource="r2")
+        self.assertEqual([event["resource"] for event in client.recorded], ["r2"])
+        self.assertEqual(errors, [("client/internal", "r1")])
+        client.close()
+
+    def test_a_receipt_that_cannot_be_kept_is_reported_and_the_event_still_ends(self):
+        seen = []
+        with tempfile.TemporaryDirectory() as folder:
+            client = Recorder(receipts=folder + "/r", on_receipt=lambda receipt, event: seen.append(receipt.chain_seq))
+            with mock.patch("sealog.receipts.os.write", side_effect=OSError("full")), self.assertLogs("sealog", "ERROR"):
+                client.log("user.login")
+                client.enqueue("user.login")
+                self.assertEqual(client.flush(10), 0)
+            self.assertEqual((seen, client.audit().dropped), ([2], 2))
+            client.close()
 
     def test_enqueue_that_waits_for_room_ends_with_closed(self):
         client = Recorder(queue_max_events=1, max_attempts=1000, retry_base=0.01, on_error=lambda error, event: None)

@@ -29,6 +29,20 @@ class Suite(unittest.TestCase):
     def test_the_blocking_client_passes_against_a_real_server(self):
         self.run_suite(server=os.environ["SEALOG_BIN"])
 
+    def test_the_runner_notices_a_driver_that_is_wrong(self):
+        runner = [sys.executable, str(ROOT / "sdk/suite/run.py"), "--only", "pseudonymize", "--", sys.executable, "-S", "-c"]
+        for code, said in [
+            ("print('hello')", "hello"),
+            ("pass", "the driver has ended"),
+            ("import sys\nfor line in sys.stdin: print('{\"id\": 1, \"ok\": \"ps_0\"}', flush=True)", "ps_0"),
+            ("import sys\nfor line in sys.stdin: print('{\"id\": 1, \"error\": {\"code\": \"x\"}}', flush=True)", "failed with"),
+        ]:
+            with self.subTest(said):
+                done = subprocess.run([*runner, code], stdout=subprocess.PIPE, timeout=60)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("FAILED pseudonymize_is_the_same_everywhere", done.stdout.decode())
+                self.assertIn(said, done.stdout.decode())
+
 
 if __name__ == "__main__":
     unittest.main()

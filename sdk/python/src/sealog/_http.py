@@ -157,7 +157,13 @@ class _Connection:
     @property
     def is_idle(self) -> bool:
         """Whether nothing has arrived since the last answer. The end of the connection is something, too."""
-        return not self.buffer and not select.select([self.socket], [], [], 0)[0]
+        if self.buffer:
+            return False
+        if not hasattr(select, "poll"):  # Windows
+            return not select.select([self.socket], [], [], 0)[0]
+        poll = select.poll()  # unlike select, for any number of open files
+        poll.register(self.socket, select.POLLIN)
+        return not poll.poll(0)
 
     def exchange(self, request: bytes, deadline: float) -> Tuple[Answer, bool]:
         self.started = False

@@ -181,9 +181,14 @@ class Queue:
 
     def _run(self) -> None:
         while True:
-            with self._lock:
-                self._batch = batch = self._next_batch()
-                self._reported = set()
+            try:
+                with self._lock:
+                    self._batch = batch = self._next_batch()
+                    self._reported = set()
+            except Exception:  # a defect must not end the sender: events would wait for ever
+                logger.exception("the sender failed; trying again")
+                self._abort.wait(self._policy.retry_base_s)
+                continue
             if batch is None:
                 return
             try:
@@ -193,12 +198,24 @@ class Queue:
             except SpoolError as error:  # the split cannot be recorded; the batch is tried again
                 self._warn(error.code, str(error))
                 self._abort.wait(self._policy.retry_base_s)
+            except Exception as error:
+                logger.exception("the sender failed; %d events are concerned", len(batch.events))
+                self._give_up(batch, error)
             with self._lock:
                 self._batch = None
                 if not self._closed:
                     self._store.end_all(batch)
                     self._count_store()
                 self._news.notify_all()
+
+    def _give_up(self, batch: Batch, error: Exception) -> None:
+        """Ends what a defect left open. A spool sends it again."""
+        if isinstance(self._store, SpoolStore):
+            self._abort.wait(self._policy.retry_base_s)
+            return
+        end = self._end_of(batch)
+        for index in sorted(set(range(len(batch.events))) - self._reported):
+            end(index, TransportError("the client failed: %r" % error, code="client/internal"))
 
     def _next_batch(self) -> Optional[Batch]:
         """Waits for a batch that is due. None: the queue is closed and empty."""

@@ -192,12 +192,15 @@ class Journal:
         if not self.base <= number < self.end:
             return None
         offset = self.offsets[number - self.base]
-        line = os.pread(self.fd, 2048, offset) if offset else b""
-        while line and b"\n" not in line:
-            more = os.pread(self.fd, 65_536, offset + len(line))
-            if not more:
-                return None
-            line += more
+        try:
+            line = os.pread(self.fd, 2048, offset) if offset else b""
+            while line and b"\n" not in line:
+                more = os.pread(self.fd, 65_536, offset + len(line))
+                if not more:
+                    return None
+                line += more
+        except OSError:
+            return None  # as good as damaged: its batch is held
         content = line[9:].split(b"\n", 1)[0]
         if not line or b"%08x" % zlib.crc32(content) != line[:8]:
             return None

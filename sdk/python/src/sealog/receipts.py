@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections import deque
@@ -12,6 +13,8 @@ from ._core import Receipt
 from .errors import bad_option
 
 _MEMORY_MAX = 10_000
+_NAMES = ("log_id", "chain_seq", "hash", "request_id")
+logger = logging.getLogger("sealog")
 
 
 class Receipts:
@@ -35,8 +38,12 @@ class Receipts:
                     self.dropped += len(self._memory) == _MEMORY_MAX
                     self._memory.append(receipt)
                 return
-            lines = "".join(json.dumps({name: getattr(r, name) for name in _NAMES}) + "\n" for r in receipts)
-            os.write(self._fd, lines.encode())
+            lines = ["%s\n" % json.dumps({name: getattr(receipt, name) for name in _NAMES}) for receipt in receipts]
+            try:
+                os.write(self._fd, "".join(lines).encode())
+            except OSError as error:  # The event is stored; only its audit is not possible. audit() says so.
+                self.dropped += len(lines)
+                logger.error("cannot write a receipt to %s: %s; audit() will not cover it", self._path, error)
 
     def __iter__(self) -> Iterator[Receipt]:
         if self._path is None:
@@ -57,6 +64,3 @@ class Receipts:
             if self._fd >= 0:
                 os.close(self._fd)
                 self._fd = -1
-
-
-_NAMES = ("log_id", "chain_seq", "hash", "request_id")
