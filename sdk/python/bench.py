@@ -3,9 +3,10 @@
 
     python3 sdk/python/bench.py [--events 20000] [--check]
 
-The service is a stand-in in this process, which answers at once (`--url` and SEALOG_API_KEY for a real one). While
-enqueue is timed the sender is idle: it waits for flush, so its work is not counted as the caller's. The rate of the
-whole way, queue to answer, is printed apart. --check fails if a ratio is over its bound (3, and 10 with a spool).
+The service is a stand-in in this process, which answers at once (`--url` and SEALOG_API_KEY for a real
+one). While enqueue is timed the sender is idle: it waits for flush, so its work is not counted as the
+caller's. The rate of the whole way, queue to answer, is printed apart. --check fails if a ratio is over its
+bound (3, and 10 with a spool).
 """
 
 import argparse
@@ -27,7 +28,13 @@ EVENT = {
     "actor_id": "u-17",
     "resource": "document/42",
     "session_id": "s-9f2c81",
-    "metadata": {"title": "Q3 report", "version": 12, "changed": ["title", "body"], "ip_address": "203.0.113.9", "size": 18_231.5},
+    "metadata": {
+        "title": "Q3 report",
+        "version": 12,
+        "changed": ["title", "body"],
+        "ip_address": "203.0.113.9",
+        "size": 18_231.5,
+    },
 }
 
 
@@ -60,7 +67,9 @@ def enqueue_us(count, **options):
 
 def memory_of(queue_events):
     """Bytes for a full queue whose service is down, and the bound that the options give."""
-    client = Recorder(queue_max_events=queue_events, on_full="error", max_attempts=1000, on_error=lambda *_: None)
+    client = Recorder(
+        queue_max_events=queue_events, on_full="error", max_attempts=1000, on_error=lambda *_: None
+    )
     tracemalloc.start()
     try:
         with client._service.lock:
@@ -97,7 +106,10 @@ def main():
     print("%-34s %8.2f us" % ("enqueue with a synced spool", synced))
     print("%-34s %8.0f events/s, with a spool %.0f" % ("sender, to a stand-in", memory_rate, spool_rate))
     used, more = memory_of(options.events)
-    print("%-34s %8.0f bytes for each event; after as many refused ones %.0f" % ("full queue", used / options.events, more / options.events))
+    print(
+        "%-34s %8.0f bytes for each event; after as many refused ones %.0f"
+        % ("full queue", used / options.events, more / options.events)
+    )
     if options.url:
         with Client(os.environ["SEALOG_API_KEY"], url=options.url) as client:
             begin = time.perf_counter()

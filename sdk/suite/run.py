@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the scenarios of the behaviour suite against a driver. README.md has the format.
 
-    run.py [--only NAME] [--list] [--server SEALOG] [--jobs N] -- DRIVER [ARGUMENT ...]
+run.py [--only NAME] [--list] [--server SEALOG] [--jobs N] -- DRIVER [ARGUMENT ...]
 """
 
 import argparse
@@ -40,7 +40,12 @@ class Driver:
     def __init__(self, command, folder):
         self.log = open(folder / "driver.log", "ab")
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, cwd=folder, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            cwd=folder,
+            start_new_session=True,
         )
         self.count, self.answers, self.arrived = 0, {}, threading.Condition()
         threading.Thread(target=self.read, daemon=True).start()
@@ -60,7 +65,9 @@ class Driver:
 
     def ask(self, step):
         self.count += 1
-        request = {name: value for name, value in step.items() if name not in ("expect", "expect_error", "driver")}
+        request = {
+            name: value for name, value in step.items() if name not in ("expect", "expect_error", "driver")
+        }
         try:
             self.process.stdin.write(json.dumps({"id": self.count, **request}).encode() + b"\n")
             self.process.stdin.flush()
@@ -72,7 +79,9 @@ class Driver:
                 return self.answers.pop(self.count)
             if None in self.answers:
                 raise Failure("the driver wrote %r" % self.answers[None]["garbage"])
-            raise Failure("the driver has ended" if ready else "the driver gave no answer in %d s" % PATIENCE_S)
+            raise Failure(
+                "the driver has ended" if ready else "the driver gave no answer in %d s" % PATIENCE_S
+            )
 
     def kill(self):
         with contextlib.suppress(ProcessLookupError):
@@ -88,7 +97,11 @@ class Run:
     def __init__(self, scenario, command, folder, real):
         self.scenario, self.command, self.folder = scenario, command, folder
         mode = scenario.get("mode", "live")
-        self.names = {"key": KEYS[mode], "spool": str(folder / "spool"), "receipts": str(folder / "receipts.jsonl")}
+        self.names = {
+            "key": KEYS[mode],
+            "spool": str(folder / "spool"),
+            "receipts": str(folder / "receipts.jsonl"),
+        }
         if real:
             address, make_key = real
             self.names["key"] = make_key(mode)
@@ -120,7 +133,7 @@ class Run:
     def step(self, step):
         if "do" in step:
             return self.drive(step)
-        (name, value), = step.items()
+        ((name, value),) = step.items()
         if name in ("kill", "restart") and value in self.drivers:
             self.drivers.pop(value).kill()
         if name in ("start", "restart"):
@@ -206,18 +219,24 @@ class Run:
 
     def differs(self, path, expected, found):
         if isinstance(expected, dict) and any(name.startswith("$") for name in expected):
-            (name, value), = expected.items()
+            ((name, value),) = expected.items()
             fits = {
                 "$contains": lambda: value in found,
                 "$matches": lambda: re.search(value, found) is not None,
                 "$at_least": lambda: found >= value,
                 "$at_most": lambda: found <= value,
             }[name]
-            return None if found is not None and fits() else "%s is %r, expected %s %r" % (path, found, name, value)
+            return (
+                None
+                if found is not None and fits()
+                else "%s is %r, expected %s %r" % (path, found, name, value)
+            )
         if isinstance(expected, dict):
             if not isinstance(found, dict):
                 return "%s is %r, expected an object" % (path, found)
-            parts = (self.differs("%s.%s" % (path, name), part, found.get(name)) for name, part in expected.items())
+            parts = (
+                self.differs("%s.%s" % (path, name), part, found.get(name)) for name, part in expected.items()
+            )
             return next((problem for problem in parts if problem), None)
         if isinstance(expected, list):
             if not isinstance(found, list) or len(found) != len(expected):
@@ -234,11 +253,17 @@ class Run:
 
     def bind(self, path, name, suffix, found):
         if name not in self.names and not suffix and found is not None:
-            if name.startswith("key") and found in [value for other, value in self.names.items() if other.startswith("key")]:
+            if name.startswith("key") and found in [
+                value for other, value in self.names.items() if other.startswith("key")
+            ]:
                 return "%s is %r, which is the key of another request" % (path, found)
             self.names[name] = found
         wanted = str(self.names[name]) + suffix if suffix else self.names.get(name)
-        return None if found is not None and wanted == found else "%s is %r, expected %r ($%s)" % (path, found, wanted, name)
+        return (
+            None
+            if found is not None and wanted == found
+            else "%s is %r, expected %r ($%s)" % (path, found, wanted, name)
+        )
 
     def check_requests(self):
         seen, wanted = self.server.requests, self.scenario["requests"]
@@ -259,10 +284,16 @@ class Run:
         """What holds in every scenario."""
         bodies = {}
         for number, request in enumerate(self.server.requests, 1):
-            headers, where = request["headers"], "request %d (%s %s)" % (number, request["method"], request["path"])
+            headers, where = request["headers"], "request %d (%s %s)" % (
+                number,
+                request["method"],
+                request["path"],
+            )
             if request["method"] == "?":
                 continue  # not HTTP
-            if headers.get("authorization") != "Bearer " + self.names["key"] and not self.scenario.get("another_key"):
+            if headers.get("authorization") != "Bearer " + self.names["key"] and not self.scenario.get(
+                "another_key"
+            ):
                 raise Failure("%s has Authorization %r" % (where, headers.get("authorization")))
             if not headers.get("user-agent", "").startswith("sealog-"):
                 raise Failure("%s has User-Agent %r" % (where, headers.get("user-agent")))
@@ -305,7 +336,8 @@ class Run:
         raise Failure("no spool file contains %r" % text)
 
     def unsettled(self):
-        """The resources of the events that are not settled, read by the rules of the README and checked against them."""
+        """The resources of the events that are not settled, read by the rules of the README and checked
+        against them."""
         left = []
         for path in self.spool_files():
             if not re.fullmatch(r"\d{13}-[0-9a-f]{16}\.spool", path.name):
@@ -340,7 +372,11 @@ class RealServer:
         rates = ["--limits-per-ip-rps", "0", "--limits-live-rps", "0", "--limits-test-rps", "0"]
         self.output = open(folder / "sealog.log", "w+b")
         self.process = subprocess.Popen(
-            [program, *arguments, *rates], cwd=folder, env=environment, stdout=self.output, stderr=subprocess.STDOUT
+            [program, *arguments, *rates],
+            cwd=folder,
+            env=environment,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
         )
         self.address = self.find_address()
         self.tenant = self.call("/operator/v1/tenants", name="suite")["tenant_id"]
@@ -386,8 +422,15 @@ def run_one(scenario, command, real):
         Run(scenario, command, folder, real).run()
         return None, time.monotonic() - begin
     except Failure as failure:
-        log = (folder / "driver.log").read_text(errors="replace")[-1500:] if (folder / "driver.log").exists() else ""
-        return "%s%s" % (failure, "\n    driver: " + log.strip().replace("\n", "\n    ") if log else ""), time.monotonic() - begin
+        log = (
+            (folder / "driver.log").read_text(errors="replace")[-1500:]
+            if (folder / "driver.log").exists()
+            else ""
+        )
+        return (
+            "%s%s" % (failure, "\n    driver: " + log.strip().replace("\n", "\n    ") if log else ""),
+            time.monotonic() - begin,
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -400,7 +443,9 @@ def main():
     parser.add_argument("--jobs", type=int, default=6, help="scenarios at a time [6]")
     parser.add_argument("driver", nargs="*", help="the driver and its arguments")
     options = parser.parse_args()
-    scenarios = [one for one in load() if not options.only or any(part in one["name"] for part in options.only)]
+    scenarios = [
+        one for one in load() if not options.only or any(part in one["name"] for part in options.only)
+    ]
     if options.list:
         for scenario in scenarios:
             print("%-44s %s" % (scenario["name"], scenario["rule"]))
@@ -421,11 +466,17 @@ def main():
                     problem, seconds = done.result()
                     if problem:
                         failed += 1
-                        print("FAILED %s (%.1f s): %s\n    %s" % (running[done]["name"], seconds, running[done]["rule"], problem))
+                        print(
+                            "FAILED %s (%.1f s): %s\n    %s"
+                            % (running[done]["name"], seconds, running[done]["rule"], problem)
+                        )
         finally:
             if server:
                 server.stop()
-    print("%d of %d scenarios passed in %.1f s" % (len(scenarios) - failed, len(scenarios), time.monotonic() - begin))
+    print(
+        "%d of %d scenarios passed in %.1f s"
+        % (len(scenarios) - failed, len(scenarios), time.monotonic() - begin)
+    )
     return 1 if failed else 0
 
 

@@ -1,4 +1,5 @@
-"""The scripted server of the behaviour suite: a Sealog that misbehaves as a scenario says. README.md, section 4.
+"""The scripted server of the behaviour suite: a Sealog that misbehaves as a scenario says. README.md,
+section 4.
 
 Sockets are used directly, because no HTTP library can reset a connection in the middle of an answer.
 """
@@ -19,13 +20,39 @@ import sealog_verify  # noqa: E402  the hash of an event, and the time that an i
 
 TENANT, PROJECT = "018f3c5e-7a10-4b2d-9e44-5a617c02d831", "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d"
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-REASONS = {200: "OK", 202: "Accepted", 307: "Temporary Redirect", 429: "Too Many Requests", 503: "Service Unavailable"}
-ACTIONS = {"user.login": [], "user.logout": [], "document.created": [], "document.shared": [], "payment.failed": ["reason"]}
-FIELDS = ("action", "actor_id", "actor_type", "resource", "resource_type", "session_id", "ts_client", "metadata")
+REASONS = {
+    200: "OK",
+    202: "Accepted",
+    307: "Temporary Redirect",
+    429: "Too Many Requests",
+    503: "Service Unavailable",
+}
+ACTIONS = {
+    "user.login": [],
+    "user.logout": [],
+    "document.created": [],
+    "document.shared": [],
+    "payment.failed": ["reason"],
+}
+FIELDS = (
+    "action",
+    "actor_id",
+    "actor_type",
+    "resource",
+    "resource_type",
+    "session_id",
+    "ts_client",
+    "metadata",
+)
 
 
 def refusal(status, code, message, **more):
-    error = {"code": code, "message": message, "request_id": "req_01M7CYVHQ1GR40M30E209183GM", "doc_url": "/docs/errors/" + code}
+    error = {
+        "code": code,
+        "message": message,
+        "request_id": "req_01M7CYVHQ1GR40M30E209183GM",
+        "doc_url": "/docs/errors/" + code,
+    }
     return status, {}, json.dumps({"error": {**error, **more}}).encode()
 
 
@@ -57,9 +84,11 @@ class Service:
                 actions = [{"action": name, "required_fields": need} for name, need in ACTIONS.items()]
                 return 200, {}, json.dumps({"actions": actions, "total": len(actions)}).encode()
             if path.startswith("/v1/events/"):
-                wanted = unquote(path[len("/v1/events/"):]).upper()
+                wanted = unquote(path[len("/v1/events/") :]).upper()
                 found = [text for event, text in self.events if event["log_id"] == wanted]
-                return (200, {}, found[0]) if found else refusal(404, "read/not_found", "there is no such event")
+                return (
+                    (200, {}, found[0]) if found else refusal(404, "read/not_found", "there is no such event")
+                )
         return refusal(404, "request/not_found", "there is no such path")
 
     def accept(self, path, headers, body):
@@ -109,9 +138,13 @@ class Service:
         return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
     def page(self, query):
-        chosen = [pair for pair in reversed(self.events) if all(pair[0].get(n) == query[n] for n in FIELDS if n in query)]
+        chosen = [
+            pair
+            for pair in reversed(self.events)
+            if all(pair[0].get(n) == query[n] for n in FIELDS if n in query)
+        ]
         start, limit = int(query.get("cursor", "0")), int(query.get("limit", "50"))
-        texts, rest = [text for _, text in chosen[start:start + limit]], len(chosen) > start + limit
+        texts, rest = [text for _, text in chosen[start : start + limit]], len(chosen) > start + limit
         tail = b',"next_cursor":"%d","has_more":true}' % (start + limit) if rest else b',"has_more":false}'
         return 200, {}, b'{"events":[' + b",".join(texts) + b"]" + tail
 
@@ -146,11 +179,15 @@ class Upstream:
     def stored(self):
         events, cursor = [], ""
         while True:
-            _, _, body = self.answer("GET", "/v1/events?limit=100" + cursor, {"authorization": "Bearer " + self.key}, b"")
+            _, _, body = self.answer(
+                "GET", "/v1/events?limit=100" + cursor, {"authorization": "Bearer " + self.key}, b""
+            )
             page = json.loads(body)
             events += page["events"]
             if not page["has_more"]:
-                return [event.get("resource") for event in sorted(events, key=lambda event: event["chain_seq"])]
+                return [
+                    event.get("resource") for event in sorted(events, key=lambda event: event["chain_seq"])
+                ]
             cursor = "&cursor=" + page["next_cursor"]
 
 
@@ -222,7 +259,9 @@ class Server:
         if len(parts) != 3 or not parts[2].startswith("HTTP/"):
             if first:  # TLS on a port without it, for one
                 self.record(b"", {"method": "?", "path": first[:8].hex(), "headers": {}, "body": b""})
-                connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                connection.sendall(
+                    b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                )
             return False
         method, path, headers = parts[0], parts[1], {}
         while True:
@@ -284,7 +323,9 @@ class Server:
                 data = sealed({**json.loads(data), **answer["reseal"]})[1]
         if "status" in answer:
             status, extra = answer["status"], {}
-            data = json.dumps(answer["json"]).encode() if "json" in answer else answer.get("text", "").encode()
+            data = (
+                json.dumps(answer["json"]).encode() if "json" in answer else answer.get("text", "").encode()
+            )
         if "raw" in answer:
             status, extra, data = 0, {}, answer["raw"].encode("latin-1")
         return status, {**extra, **answer.get("headers", {})}, data

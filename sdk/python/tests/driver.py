@@ -81,8 +81,12 @@ class Driver:
             options["before_send"] = HOOKS[options["before_send"]]
         self.client = (sealog.AsyncClient if ASYNC else sealog.Client)(
             now=lambda: time.time() + offset,
-            on_receipt=lambda receipt, event: self.note("receipts", {**receipt._asdict(), "resource": event.get("resource")}),
-            on_error=lambda error, event: self.note("errors", {"resource": event.get("resource"), "error": error.as_dict()}),
+            on_receipt=lambda receipt, event: self.note(
+                "receipts", {**receipt._asdict(), "resource": event.get("resource")}
+            ),
+            on_error=lambda error, event: self.note(
+                "errors", {"resource": event.get("resource"), "error": error.as_dict()}
+            ),
             on_warning=lambda code, message: self.note("warnings", code),
             **options,
         )
@@ -119,7 +123,9 @@ class Driver:
 
     def do_collect(self, until=None):
         with self.changed:
-            enough = lambda: all(len(self.seen[kind]) >= count for kind, count in (until or {}).items())  # noqa: E731
+            enough = lambda: all(
+                len(self.seen[kind]) >= count for kind, count in (until or {}).items()
+            )  # noqa: E731
             self.changed.wait_for(enough, 10)
             seen, self.seen = self.seen, {"receipts": [], "errors": [], "warnings": []}
         return seen
@@ -137,7 +143,10 @@ class Driver:
 
     def do_held(self):
         read = lambda text: json.loads(text).get("resource")  # noqa: E731
-        return [{"id": one.id, "reason": one.reason, "resources": [read(e) for e in one.events]} for one in self.client.held()]
+        return [
+            {"id": one.id, "reason": one.reason, "resources": [read(e) for e in one.events]}
+            for one in self.client.held()
+        ]
 
     def do_release(self, held, choice):
         self.client.release(held, choice)

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""The ledger: an application and the server are killed with SIGKILL again and again, and every event is accounted for.
+"""The ledger: an application and the server are killed with SIGKILL again and again, and every event is
+accounted for.
 
     SEALOG_BIN=path/to/sealog python3 sdk/python/tests/ledger.py [--app-kills 30] [--server-kills 20]
 
-The application numbers its events, enqueues them with a spool, and writes each receipt to a file. At the end:
-accepted events that are not stored (lost), events that are stored twice, acknowledged events that are missing, and
-pairs in the wrong order are counted. All four must be 0.
+The application numbers its events, enqueues them with a spool, and writes each receipt to a file. At the
+end: accepted events that are not stored (lost), events that are stored twice, events that never got a
+receipt, receipts whose event is missing or another one, and pairs in the wrong order are counted. All must
+be 0.
 """
 
 import argparse
@@ -39,12 +41,22 @@ client = Client(url=url, spool_dir=folder + "/spool", on_receipt=note, flush_int
 if len(sys.argv) > 3:
     sys.exit(min(client.flush(60), 100))
 while True:
-    # A kill between the two lines leaves an event that was accepted without a note: the next run repeats its number,
-    # so numbers are made unique by the process.
+    # A kill between the two lines leaves an accepted event without a note. The next process repeats
+    # its number, so a number is unique only with its process.
     client.enqueue("document.updated", resource="%%d/%%d" %% (number, os.getpid()))
     os.write(accepted, b"%%7d\\n" %% os.getpid())
     number += 1
 """ % str(Path(__file__).resolve().parents[1] / "src")
+
+ZERO = (
+    "lost",
+    "twice",
+    "never_acknowledged",
+    "acknowledged_lost",
+    "out_of_order",
+    "not_sent",
+    "left_in_spool",
+)
 
 
 class Sealog:
@@ -116,7 +128,11 @@ def run(program, app_kills, server_kills, seed):
             app.wait()
             app = application("drain")
             not_sent = app.wait(120)
-            return {**count(server, Path(folder), not_sent), "app_kills": app_kills + 1, "server_kills": server_kills}
+            return {
+                **count(server, Path(folder), not_sent),
+                "app_kills": app_kills + 1,
+                "server_kills": server_kills,
+            }
         finally:
             app.kill()
             app.wait()
@@ -143,7 +159,10 @@ def count(server, folder, not_sent):
         "acknowledged": len(acknowledged),
         "lost": len(accepted - set(stored)),
         "twice": len(stored) - len(set(stored)),
-        "acknowledged_lost": sum(values != {sealed.get(resource)} for resource, values in acknowledged.items()),
+        "never_acknowledged": len(accepted - set(acknowledged)),
+        "acknowledged_lost": sum(
+            values != {sealed.get(resource)} for resource, values in acknowledged.items()
+        ),
         "out_of_order": sum(a > b for a, b in zip(order, order[1:])),
         "not_sent": not_sent,
         "left_in_spool": len(left),
@@ -152,16 +171,19 @@ def count(server, folder, not_sent):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Kill an application and its server, and account for every event")
+    parser = argparse.ArgumentParser(
+        description="Kill an application and its server, and account for every event"
+    )
     parser.add_argument("--app-kills", type=int, default=30)
     parser.add_argument("--server-kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SEALOG_SEED", time.time())))
     options = parser.parse_args()
     print("SEALOG_SEED=%d" % options.seed, flush=True)
-    counts = run(os.path.abspath(os.environ["SEALOG_BIN"]), options.app_kills, options.server_kills, options.seed)
+    counts = run(
+        os.path.abspath(os.environ["SEALOG_BIN"]), options.app_kills, options.server_kills, options.seed
+    )
     print(json.dumps(counts))
-    zero = ("lost", "twice", "acknowledged_lost", "out_of_order", "not_sent", "left_in_spool")
-    return 0 if counts["chain_valid"] and not any(counts[name] for name in zero) else 1
+    return 0 if counts["chain_valid"] and not any(counts[name] for name in ZERO) else 1
 
 
 if __name__ == "__main__":

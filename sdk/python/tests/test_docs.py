@@ -26,9 +26,19 @@ class Examples(unittest.TestCase):
                 with self.subTest("%s, example %d" % (page, number)):
                     code = replace(block, server.url)
                     command = [sys.executable, "-W", "error", "-c", code]
-                    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+                    done = subprocess.run(
+                        command,
+                        cwd=folder,
+                        env=environment,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT,
+                        timeout=60,
+                    )
                     self.assertEqual(done.returncode, 0, done.stdout.decode() + block)
-            self.assertEqual(server.service.stored().count("document/249"), 1 if "document/{number}" in "".join(blocks) else 0)
+            self.assertEqual(
+                server.service.stored().count("document/249"),
+                1 if "document/{number}" in "".join(blocks) else 0,
+            )
 
     def test_the_page_in_the_documentation(self):
         self.run_page("docs/sdk-python.md", 12)
@@ -36,7 +46,10 @@ class Examples(unittest.TestCase):
     def test_the_readme(self):
         def replace(code, url):
             self.assertIn("https://sealog.example.org", code)
-            return code.replace("https://sealog.example.org", url).replace("at_live_…", KEY) + "assert receipt.chain_seq == 1"
+            return (
+                code.replace("https://sealog.example.org", url).replace("at_live_…", KEY)
+                + "assert receipt.chain_seq == 1"
+            )
 
         self.run_page("sdk/python/README.md", 1, replace)
 

@@ -22,7 +22,9 @@ class Events(unittest.TestCase):
 
     def test_text_is_sent_as_utf_8_without_white_space(self):
         body = encode({"action": "a", "metadata": {"x": ["é", "\U0001f600", "\x00\n"], "y": {"z": 1.0}}})
-        self.assertEqual(body.decode(), '{"action":"a","metadata":{"x":["é","\U0001f600","\\u0000\\n"],"y":{"z":1.0}}}')
+        self.assertEqual(
+            body.decode(), '{"action":"a","metadata":{"x":["é","\U0001f600","\\u0000\\n"],"y":{"z":1.0}}}'
+        )
 
     def test_texts_have_at_most_255_characters(self):
         encode({"action": "a" * 255, "session_id": "\U0001f600" * 255})
@@ -49,16 +51,23 @@ class Events(unittest.TestCase):
         self.assertTrue(self.field_of(metadata=value).startswith("metadata.a.a"))
 
     def test_keys_that_are_numbers_become_texts(self):
-        self.assertEqual(json.loads(encode({"action": "a", "metadata": {1: 2, None: 3}}))["metadata"], {"1": 2, "null": 3})
+        self.assertEqual(
+            json.loads(encode({"action": "a", "metadata": {1: 2, None: 3}}))["metadata"], {"1": 2, "null": 3}
+        )
 
 
 class Errors(unittest.TestCase):
     def test_members_of_another_type_are_ignored(self):
         error = error_of(422, {"code": "x/y", "message": 5, "request_id": [], "suggestion": None}, None)
-        self.assertEqual(error.as_dict(), {"type": "ValidationError", "code": "x/y", "status": 422, "message": "the service answered 422"})
+        self.assertEqual(
+            error.as_dict(),
+            {"type": "ValidationError", "code": "x/y", "status": 422, "message": "the service answered 422"},
+        )
 
     def test_errors_can_be_pickled(self):
-        error = pickle.loads(pickle.dumps(error_of(429, {"code": "rate/limit_exceeded", "message": "slow"}, 2.0)))
+        error = pickle.loads(
+            pickle.dumps(error_of(429, {"code": "rate/limit_exceeded", "message": "slow"}, 2.0))
+        )
         self.assertIsInstance(error, RateLimited)
         self.assertEqual((error.retry_after_s, str(error)), (2.0, "slow (rate/limit_exceeded)"))
 

@@ -20,7 +20,9 @@ def raw(*parts):
 
 
 def chunked(*chunks):
-    return b"".join(b"%x;ext=1\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\nTrailer: x\r\n\r\n"
+    return (
+        b"".join(b"%x;ext=1\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\nTrailer: x\r\n\r\n"
+    )
 
 
 class Answers(unittest.TestCase):
@@ -56,7 +58,9 @@ class Answers(unittest.TestCase):
 
     def test_interim_answers_are_skipped(self):
         final = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(GOOD)
-        self.assertEqual(self.read(raw(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", final, GOOD)), [{"action": "a"}])
+        self.assertEqual(
+            self.read(raw(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", final, GOOD)), [{"action": "a"}]
+        )
 
     def test_nonsense_is_a_bad_answer_or_no_answer(self):
         chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -108,7 +112,9 @@ class Answers(unittest.TestCase):
     def test_a_line_break_cannot_get_into_a_header(self):
         with Server([], Service(KEY)) as server:
             client = self.client(url=server.url)
-            self.assertRaisesRegex(Exception, "idempotency_key", client.log, "user.login", idempotency_key="a\r\nX: b")
+            self.assertRaisesRegex(
+                Exception, "idempotency_key", client.log, "user.login", idempotency_key="a\r\nX: b"
+            )
             with context(traceparent="x\r\nEvil: 1"):
                 client.log("user.login")
             self.assertNotIn("evil", server.requests[0]["headers"])
@@ -120,11 +126,20 @@ class Tls(unittest.TestCase):
         server = Server([], Service(KEY))
         with tempfile.TemporaryDirectory() as folder:
             request = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
-            files = ["-addext", "subjectAltName=DNS:localhost", "-keyout", folder + "/key", "-out", folder + "/cert"]
+            files = [
+                "-addext",
+                "subjectAltName=DNS:localhost",
+                "-keyout",
+                folder + "/key",
+                "-out",
+                folder + "/cert",
+            ]
             subprocess.run([*request.split(), *files], check=True, stderr=subprocess.DEVNULL)
             tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             tls.load_cert_chain(folder + "/cert", folder + "/key")
-            server.listener = tls.wrap_socket(server.listener, server_side=True, do_handshake_on_connect=False)
+            server.listener = tls.wrap_socket(
+                server.listener, server_side=True, do_handshake_on_connect=False
+            )
             server.__enter__()
             self.addCleanup(server.__exit__)
             url = server.url.replace("http://127.0.0.1", "https://localhost")

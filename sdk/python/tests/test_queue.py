@@ -58,14 +58,23 @@ class Callbacks(unittest.TestCase):
 
     def test_events_of_many_threads_are_all_recorded_in_the_order_of_each(self):
         client = Recorder(queue_max_events=50)
-        threads = [threading.Thread(target=lambda n=n: [client.enqueue("user.login", actor_id=str(n), resource=str(i)) for i in range(200)]) for n in range(4)]
+        threads = [
+            threading.Thread(
+                target=lambda n=n: [
+                    client.enqueue("user.login", actor_id=str(n), resource=str(i)) for i in range(200)
+                ]
+            )
+            for n in range(4)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         events = client.recorded
         for number in range(4):
-            self.assertEqual([e["resource"] for e in events if e["actor_id"] == str(number)], [str(i) for i in range(200)])
+            self.assertEqual(
+                [e["resource"] for e in events if e["actor_id"] == str(number)], [str(i) for i in range(200)]
+            )
 
     def test_log_raises_and_records_nothing_while_the_service_fails(self):
         client = Recorder(max_attempts=2)
@@ -90,8 +99,12 @@ class Callbacks(unittest.TestCase):
     def test_a_receipt_that_cannot_be_kept_is_reported_and_the_event_still_ends(self):
         seen = []
         with tempfile.TemporaryDirectory() as folder:
-            client = Recorder(receipts=folder + "/r", on_receipt=lambda receipt, event: seen.append(receipt.chain_seq))
-            with mock.patch("sealog.receipts.os.write", side_effect=OSError("full")), self.assertLogs("sealog", "ERROR"):
+            client = Recorder(
+                receipts=folder + "/r", on_receipt=lambda receipt, event: seen.append(receipt.chain_seq)
+            )
+            with mock.patch("sealog.receipts.os.write", side_effect=OSError("full")), self.assertLogs(
+                "sealog", "ERROR"
+            ):
                 client.log("user.login")
                 client.enqueue("user.login")
                 self.assertEqual(client.flush(10), 0)
@@ -99,7 +112,9 @@ class Callbacks(unittest.TestCase):
             client.close()
 
     def test_enqueue_that_waits_for_room_ends_with_closed(self):
-        client = Recorder(queue_max_events=1, max_attempts=1000, retry_base=0.01, on_error=lambda error, event: None)
+        client = Recorder(
+            queue_max_events=1, max_attempts=1000, retry_base=0.01, on_error=lambda error, event: None
+        )
         client.fail_with(503)
         client.enqueue("user.login")
         raised = []

@@ -21,7 +21,13 @@ class Files(unittest.TestCase):
 
     def store(self, spool_bytes=1 << 20, batch_events=100):
         limits = Limits(batch_events, 1_900_000, 10, 10, spool_bytes, 86_100_000)
-        store = SpoolStore(self.folder.name, limits, False, lambda: 1_700_000_000_000, lambda code, message: self.warnings.append(code))
+        store = SpoolStore(
+            self.folder.name,
+            limits,
+            False,
+            lambda: 1_700_000_000_000,
+            lambda code, message: self.warnings.append(code),
+        )
         store.adopt()
         return store
 
@@ -100,7 +106,9 @@ class Files(unittest.TestCase):
         store = self.store()
         store.put(b"1", 1_700_000_000_000)
         real = os.write
-        with mock.patch("os.write", lambda fd, data: real(fd, data[:7])):  # the disk is full in the middle of a record
+        with mock.patch(
+            "os.write", lambda fd, data: real(fd, data[:7])
+        ):  # the disk is full in the middle of a record
             with self.assertRaisesRegex(SpoolError, "spool_dir.*No space"):
                 store.put(b"2", 1_700_000_000_000)
         with mock.patch("os.write", side_effect=OSError(errno.EIO, "broken")):
@@ -147,7 +155,9 @@ class Files(unittest.TestCase):
             sent = [event for _, batch in self.take_all(store) for event in batch]
             held = [event for one in store.list_held() for event in one.events]
             kept = [b'{"n":%d}' % number for number in range(3)]
-            self.assertGreaterEqual(len(sent) + len(held), 1 if data[place : place + 1] == b"\n" else 2, place)
+            self.assertGreaterEqual(
+                len(sent) + len(held), 1 if data[place : place + 1] == b"\n" else 2, place
+            )
             self.assertEqual(held + sent, [event for event in kept if event in held + sent], place)
             self.assertTrue(self.warnings)
             store.forget()
@@ -156,7 +166,9 @@ class Files(unittest.TestCase):
 class Synced(unittest.TestCase):
     def test_events_are_synced_before_enqueue_returns_only_if_asked_for(self):
         for sync in (False, True):
-            with self.subTest(sync), tempfile.TemporaryDirectory() as folder, Server([], Service(KEY)) as server:
+            with self.subTest(sync), tempfile.TemporaryDirectory() as folder, Server(
+                [], Service(KEY)
+            ) as server:
                 with mock.patch("sealog._spool._sync") as synced:
                     client = Client(KEY, url=server.url, spool_dir=folder, spool_sync=sync, flush_interval=60)
                     client.enqueue("user.login")

@@ -83,7 +83,10 @@ class Recording(unittest.TestCase):
             traced = Recorder(trace_metadata=True)
             traced.log("user.login")
         self.assertNotIn("metadata", self.client.recorded[0])
-        self.assertEqual(traced.recorded[0]["metadata"], {"trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "span_id": "00f067aa0ba902b7"})
+        self.assertEqual(
+            traced.recorded[0]["metadata"],
+            {"trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "span_id": "00f067aa0ba902b7"},
+        )
         traced.close()
 
 
@@ -105,8 +108,19 @@ class Asgi(unittest.TestCase):
         return client.recorded[0]
 
     def test_actor_address_and_request_id_come_from_the_request(self):
-        event = self.call([(b"x-request-id", b"abc"), (b"X-Forwarded-For", b"192.0.2.7")], user=User(), trusted_proxies=["10.0.0.0/8"])
-        self.assertEqual(event, {"action": "user.login", "actor_id": "17", "metadata": {"ip_address": "192.0.2.7", "request_id": "abc"}})
+        event = self.call(
+            [(b"x-request-id", b"abc"), (b"X-Forwarded-For", b"192.0.2.7")],
+            user=User(),
+            trusted_proxies=["10.0.0.0/8"],
+        )
+        self.assertEqual(
+            event,
+            {
+                "action": "user.login",
+                "actor_id": "17",
+                "metadata": {"ip_address": "192.0.2.7", "request_id": "abc"},
+            },
+        )
 
     def test_a_forwarded_address_of_an_unknown_peer_is_ignored(self):
         event = self.call([(b"x-forwarded-for", b"192.0.2.7")])

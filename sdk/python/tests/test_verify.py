@@ -25,7 +25,9 @@ class Vectors(unittest.TestCase):
                 result = verify_events(case["events"], case.get("expect", []))._asdict()
                 del result["message"]
                 found = {name: value for name, value in result.items() if value is not None}
-                self.assertEqual(found, {name: value for name, value in case["result"].items() if value is not None})
+                self.assertEqual(
+                    found, {name: value for name, value in case["result"].items() if value is not None}
+                )
 
     def test_canonical_text(self):
         for case in json.loads((ROOT / "vectors/metadata.json").read_text())["cases"]:
@@ -42,8 +44,13 @@ class Vectors(unittest.TestCase):
 
 class Pages(unittest.TestCase):
     def test_events_of_a_page_keep_their_text(self):
-        events, members = page_of(b' {"has_more" : false, "events" : [ {"a":1.0,"b":[1,{"x":"]"}]} , {"c":12345678901234567890.10} ], "z":1}')
-        self.assertEqual([event.text for event in events], [b'{"a":1.0,"b":[1,{"x":"]"}]}', b'{"c":12345678901234567890.10}'])
+        events, members = page_of(
+            b' {"has_more" : false, "events" : [ {"a":1.0,"b":[1,{"x":"]"}]} , {"c":12345678901234567890.10} ], "z":1}'
+        )
+        self.assertEqual(
+            [event.text for event in events],
+            [b'{"a":1.0,"b":[1,{"x":"]"}]}', b'{"c":12345678901234567890.10}'],
+        )
         self.assertIs(members["has_more"], False)
 
     def test_an_empty_page_has_no_events(self):

@@ -2,7 +2,17 @@
 
 from typing import Any, Dict, List, Optional
 
-from sealog import AsyncClient, Audit, ChainResult, Client, Receipt, SealogError, StoredEvent, context, verify_events
+from sealog import (
+    AsyncClient,
+    Audit,
+    ChainResult,
+    Client,
+    Receipt,
+    SealogError,
+    StoredEvent,
+    context,
+    verify_events,
+)
 from sealog.middleware import SealogMiddleware
 from sealog.testing import Recorder
 

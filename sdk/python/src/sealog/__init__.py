@@ -57,7 +57,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Loads AsyncClient, and with it asyncio, only where it is used: asyncio is a third of the time to import."""
+    """Loads AsyncClient, and with it asyncio, only where it is used: asyncio is a third of the time to
+    import."""
     if name == "AsyncClient":
         from .aio import AsyncClient
 

@@ -18,8 +18,9 @@ _Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 def context(**fields: Any) -> Iterator[None]:
     """Adds fields to every event that is logged inside: `with context(actor_id="u-17"): ...`.
 
-    Fields of the event win; members of `metadata` are merged. A value may be a function without arguments, which is
-    called for each event: the user is often known only after the context begins. `traceparent` is sent as a header.
+    Fields of the event win; members of `metadata` are merged. A value may be a function without arguments,
+    which is called for each event: the user is often known only after the context begins. `traceparent` is
+    sent as a header.
     """
     token = _current.set(_merged(_current.get(), fields))
     try:
@@ -48,7 +49,10 @@ def apply(event: Dict[str, Any]) -> Optional[str]:
             known = {key: part() if callable(part) else part for key, part in value.items()}
             given = event.get("metadata")
             if given is None or isinstance(given, dict):
-                event["metadata"] = {**{key: part for key, part in known.items() if part is not None}, **(given or {})}
+                event["metadata"] = {
+                    **{key: part for key, part in known.items() if part is not None},
+                    **(given or {}),
+                }
         elif name != "traceparent" and event.get(name) is None:
             event[name] = value() if callable(value) else value
     traceparent: Optional[str] = fields.get("traceparent")
@@ -94,7 +98,8 @@ def _without_port(entry: str) -> str:
 
 
 def session_digest(key: Optional[str]) -> Optional[str]:
-    """An id of a session for the log. The session's own key would let a reader of the log take the session over."""
+    """An id of a session for the log. The session's own key would let a reader of the log take the session
+    over."""
     return "s_" + hashlib.sha256(key.encode()).hexdigest()[:32] if key else None
 
 

@@ -1,7 +1,8 @@
 """What a client does, without any I/O: every operation is a generator.
 
-It yields a `Request` and is sent the `Answer` (or a TransportError is thrown into it), or yields a `Wait` and is sent
-nothing. The blocking client and the asyncio client run the same generators, so they cannot behave differently.
+It yields a `Request` and is sent the `Answer` (or a TransportError is thrown into it), or yields a `Wait`
+and is sent nothing. The blocking client and the asyncio client run the same generators, so they cannot
+behave differently.
 """
 
 from __future__ import annotations
@@ -10,10 +11,31 @@ import json
 import random
 import secrets
 from email.utils import parsedate_to_datetime
-from typing import Any, Callable, Dict, Generator, Iterable, List, Mapping, NamedTuple, Optional, Tuple, TypeVar, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Generator,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+    TypeVar,
+    Union,
+)
 from urllib.parse import quote, urlencode
 
-from .errors import IdempotencyConflict, NotFound, SealogError, ServerError, TransportError, ValidationError, error_of
+from .errors import (
+    IdempotencyConflict,
+    NotFound,
+    SealogError,
+    ServerError,
+    TransportError,
+    ValidationError,
+    error_of,
+)
 from .verify import StoredEvent, event_of, page_of
 
 T = TypeVar("T")
@@ -67,7 +89,7 @@ def new_key() -> str:
     return "sdk_" + secrets.token_hex(16)
 
 
-# --- One request ------------------------------------------------------------------------------------------------------
+# --- One request ----------------------------------------------------------------------------------
 
 
 def bad_answer(message: str, status: int) -> TransportError:
@@ -93,7 +115,9 @@ def problem_of(answer: Answer) -> Optional[SealogError]:
         return None
     if 300 <= status < 400:
         where = headers.get("location", "another address")
-        message = "refused a redirect to %s, because the API key would leak; correct the url option" % where[:200]
+        message = (
+            "refused a redirect to %s, because the API key would leak; correct the url option" % where[:200]
+        )
         return TransportError(message, code="client/redirect", status=status)
     try:
         error = json.loads(body)["error"]
@@ -103,14 +127,20 @@ def problem_of(answer: Answer) -> Optional[SealogError]:
         pass
     if status == 429 or status >= 500:  # a proxy's page; the status says enough
         code = "rate/limit_exceeded" if status == 429 else "server/unavailable"
-        return error_of(status, {"code": code, "message": "the server answered %d" % status}, _retry_after_s(headers))
+        return error_of(
+            status, {"code": code, "message": "the server answered %d" % status}, _retry_after_s(headers)
+        )
     return bad_answer("the answer with status %d does not come from Sealog" % status, status)
 
 
 def is_temporary(error: SealogError) -> bool:
     if isinstance(error, TransportError):
         passing = error.status is None or error.status < 300 or error.status >= 500
-        return error.code in ("client/connection", "client/timeout") or error.code == "client/bad_answer" and passing
+        return (
+            error.code in ("client/connection", "client/timeout")
+            or error.code == "client/bad_answer"
+            and passing
+        )
     in_flight = error.code == "event/idempotency_key_in_flight"
     return isinstance(error, ServerError) or error.status == 429 or in_flight or (error.status or 0) >= 500
 
@@ -128,8 +158,8 @@ def attempts(
     policy: Policy,
     on_failure: Optional[Callable[[SealogError, int], None]] = None,
 ) -> Operation[T]:
-    """Sends a request until it succeeds or the policy is exhausted. With on_failure (a spool) there is no bound but
-    what on_failure raises; only errors about the event end it."""
+    """Sends a request until it succeeds or the policy is exhausted. With on_failure (a spool) there is no
+    bound but what on_failure raises; only errors about the event end it."""
     attempt, waited_s = 0, 0.0
     while True:
         attempt += 1
@@ -154,7 +184,7 @@ def attempts(
         waited_s += delay_s
 
 
-# --- Writing ----------------------------------------------------------------------------------------------------------
+# --- Writing --------------------------------------------------------------------------------------
 
 
 def _members(answer: Answer) -> Dict[str, Any]:
@@ -193,7 +223,9 @@ def post_batch(events: Iterable[bytes], key: str) -> Request:
 
 
 def log(event: bytes, key: str, headers: Mapping[str, str], policy: Policy) -> Operation[Receipt]:
-    return (yield from attempts(post_one(event, key, headers), lambda answer: receipts_of(answer, 1)[0], policy))
+    return (
+        yield from attempts(post_one(event, key, headers), lambda answer: receipts_of(answer, 1)[0], policy)
+    )
 
 
 class Batch:
@@ -210,13 +242,16 @@ def deliver(
     split: Callable[[], None],
     on_failure: Optional[Callable[[SealogError, int], None]] = None,
 ) -> Operation[None]:
-    """Sends a batch and calls end(index, result) once for each event. split() makes the decision to isolate durable,
-    before the first event is sent alone: otherwise a batch that becomes valid later would be stored twice."""
+    """Sends a batch and calls end(index, result) once for each event. split() makes the decision to isolate
+    durable, before the first event is sent alone: otherwise a batch that becomes valid later would be
+    stored twice."""
     count = len(batch.events)
     if not batch.split:
         try:
             request = post_batch(batch.events, batch.key)
-            receipts = yield from attempts(request, lambda answer: receipts_of(answer, count), policy, on_failure)
+            receipts = yield from attempts(
+                request, lambda answer: receipts_of(answer, count), policy, on_failure
+            )
         except SealogError as error:
             if not is_about_the_event(error) or isinstance(error, IdempotencyConflict):
                 for index in range(count):
@@ -232,12 +267,15 @@ def deliver(
             continue  # ended before a restart
         request = post_one(event, "%s-%d" % (batch.key, index))
         try:
-            end(index, (yield from attempts(request, lambda answer: receipts_of(answer, 1)[0], policy, on_failure)))
+            end(
+                index,
+                (yield from attempts(request, lambda answer: receipts_of(answer, 1)[0], policy, on_failure)),
+            )
         except SealogError as error:
             end(index, error)
 
 
-# --- Reading ----------------------------------------------------------------------------------------------------------
+# --- Reading --------------------------------------------------------------------------------------
 
 FILTERS = ("action", "actor_id", "resource", "date_from", "date_to")
 
@@ -333,7 +371,8 @@ def verify(from_seq: int, to_seq: Optional[int], policy: Policy) -> Operation[Ve
 
 
 class Audit(NamedTuple):
-    """What became of acknowledged events: lists of log_id. `dropped`: receipts that memory had no room for."""
+    """What became of acknowledged events: lists of log_id. `dropped`: receipts that memory had no room
+    for."""
 
     checked: int
     missing: List[str]
@@ -347,8 +386,8 @@ class Audit(NamedTuple):
 
 
 def audit(receipts: Iterable[Receipt], dropped: int, policy: Policy) -> Operation[Audit]:
-    """Reads each acknowledged event back. A receipt without a hash is held by the event behind it in the batch: its
-    prev_hash leads, link by link, to the hash that the batch's last receipt has."""
+    """Reads each acknowledged event back. A receipt without a hash is held by the event behind it in the
+    batch: its prev_hash leads, link by link, to the hash that the batch's last receipt has."""
     report = Audit(0, [], [], [], dropped)
     before: Optional[Tuple[Receipt, StoredEvent]] = None
     for receipt in receipts:

@@ -52,7 +52,9 @@ def _wrong_text(name: str, value: object) -> ValidationError:
         advice = "; use value.isoformat()" if isinstance(value, datetime.date) else "; use str(value)"
         return wrong(name, "must be text, not %s%s" % (type(value).__name__, advice))
     if len(value) > 255:
-        return wrong(name, "has %d characters; at most 255 are allowed. Put long texts into metadata" % len(value))
+        return wrong(
+            name, "has %d characters; at most 255 are allowed. Put long texts into metadata" % len(value)
+        )
     return wrong(name, "contains NUL; remove it")
 
 
@@ -67,7 +69,9 @@ def _too_large(event: Mapping[str, Any], size: int) -> ValidationError:
     parts = event.get("metadata") or event
     largest = max(parts, key=lambda name: len(_encode_json(parts[name])))
     where = "metadata.%s" % largest if "metadata" in event else largest
-    advice = "at most {:,} are allowed. The largest part is {}: shorten it, or store it elsewhere and log its hash"
+    advice = (
+        "at most {:,} are allowed. The largest part is {}: shorten it, or store it elsewhere and log its hash"
+    )
     return wrong("event", "has {:,} bytes; ".format(size) + advice.format(EVENT_BYTES_MAX, where))
 
 
@@ -97,7 +101,11 @@ def _search(value: Any, path: str, above: Set[int]) -> Optional[ValidationError]
             return wrong(path, "is %s, which JSON cannot carry; send None or a text" % what)
         return None
     if not isinstance(value, (dict, list, tuple)):
-        advice = "use value.isoformat()" if isinstance(value, (datetime.date, datetime.time)) else "convert it first"
+        advice = (
+            "use value.isoformat()"
+            if isinstance(value, (datetime.date, datetime.time))
+            else "convert it first"
+        )
         return wrong(path, "%s is not a JSON value; %s" % (type(value).__name__, advice))
     if id(value) in above:
         return wrong(path, "contains itself; JSON has no cycles")

@@ -1,6 +1,7 @@
 """HTTP/1.1 over blocking sockets; the parser also serves the asyncio streams of aio.py.
 
-The standard http.client cannot bound the time of a whole answer: each byte that drips in extends its time-out.
+The standard http.client cannot bound the time of a whole answer: each byte that drips in extends its
+time-out.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class Address:
 
     def __init__(self, url: str, api_key: str) -> None:
         if not isinstance(url, str) or not re.match(r"https?://", url):
-            raise bad_option("url", "must begin with http:// or https://, for example https://sealog.example.org")
+            raise bad_option(
+                "url", "must begin with http:// or https://, for example https://sealog.example.org"
+            )
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -47,11 +50,14 @@ class Address:
         self._prefix = parts.path.rstrip("/")
         host = "[%s]" % self.host if ":" in self.host else self.host
         python = "%d.%d" % sys.version_info[:2]
-        self._head = "Host: %s\r\nAuthorization: Bearer %s\r\nUser-Agent: sealog-python/%s (Python %s)\r\n" % (
-            host if self.port in (80, 443) else "%s:%d" % (host, self.port),
-            api_key,
-            VERSION,
-            python,
+        self._head = (
+            "Host: %s\r\nAuthorization: Bearer %s\r\nUser-Agent: sealog-python/%s (Python %s)\r\n"
+            % (
+                host if self.port in (80, 443) else "%s:%d" % (host, self.port),
+                api_key,
+                VERSION,
+                python,
+            )
         )
 
     def bytes_of(self, request: Request) -> bytes:
@@ -71,7 +77,9 @@ class Address:
         if isinstance(error, ssl.SSLCertVerificationError):
             message = "the certificate of %s cannot be verified: %s; see the ca_file option"
             return TransportError(message % (where, error.verify_message), code="client/tls")
-        if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        if isinstance(error, ssl.SSLError) and not isinstance(
+            error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+        ):
             message = "TLS with %s failed (%s); if it does not speak TLS, use an http:// url"
             return TransportError(message % (where, error.reason or error), code="client/tls")
         message = "no complete answer from %s: %s" % (where, error or type(error).__name__)
@@ -144,7 +152,9 @@ class _Connection:
     """A blocking connection whose reads share one deadline."""
 
     def __init__(self, address: Address, tls: Optional[ssl.SSLContext], deadline: float) -> None:
-        self.socket = socket.create_connection((address.host, address.port), max(deadline - time.monotonic(), 0.001))
+        self.socket = socket.create_connection(
+            (address.host, address.port), max(deadline - time.monotonic(), 0.001)
+        )
         self.buffer, self.used, self.started = bytearray(), False, False
         try:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -117,7 +117,9 @@ class Queue:
             self._work.notify_all()
             self._news.notify_all()
         for event in left:
-            self._report(event, Closed("the client was closed before the event was sent", code="client/closed"))
+            self._report(
+                event, Closed("the client was closed before the event was sent", code="client/closed")
+            )
         _open_queues.discard(self)
         return pending
 
@@ -192,7 +194,11 @@ class Queue:
             if batch is None:
                 return
             try:
-                self._drive(deliver(batch, self._policy, self._end_of(batch), self._split_of(batch), self._keep_of(batch)))
+                self._drive(
+                    deliver(
+                        batch, self._policy, self._end_of(batch), self._split_of(batch), self._keep_of(batch)
+                    )
+                )
             except _Stopped:
                 pass
             except SpoolError as error:  # the split cannot be recorded; the batch is tried again

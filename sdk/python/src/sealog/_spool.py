@@ -1,7 +1,7 @@
 """The queue's events, in memory or in a spool directory. sdk/suite/README.md, section 5, has the format.
 
-Both stores hand out one batch at a time. Callers hold the queue's lock, so nothing here is locked against threads; a
-spool is locked against other processes.
+Both stores hand out one batch at a time. Callers hold the queue's lock, so nothing here is locked against
+threads; a spool is locked against other processes.
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ def _full(what: str, option: str, limit: int) -> QueueFull:
 
 
 def _never(what: str, option: str, limit: int) -> QueueFull:
-    return QueueFull("the event is larger than %s (%d); raise it" % (option, limit), code="client/%s_full" % what)
+    return QueueFull(
+        "the event is larger than %s (%d); raise it" % (option, limit), code="client/%s_full" % what
+    )
 
 
 class SpooledBatch(Batch):
@@ -135,12 +137,14 @@ class SpooledBatch(Batch):
         return [number for number in self.numbers if number not in self.ended]
 
     def load(self) -> bool:
-        """Reads the events. Those that ended are empty if the batch is split, because only the others are sent."""
+        """Reads the events. Those that ended are empty if the batch is split, because only the others are
+        sent."""
         texts = [self.journal.read(number) for number in self.numbers]
         if None in texts:
             return False
         self.events = [
-            b"" if self.split and number in self.ended else text or b"" for number, text in zip(self.numbers, texts)
+            b"" if self.split and number in self.ended else text or b""
+            for number, text in zip(self.numbers, texts)
         ]
         return True
 
@@ -253,8 +257,10 @@ class Journal:
         if damaged:
             with open(self.path + ".damaged", "ab") as copy:
                 copy.write(damaged)
-            warn("client/spool_damaged", "%d bytes of %s are damaged; copied to %s.damaged" % (
-                len(damaged), self.path, self.path))
+            warn(
+                "client/spool_damaged",
+                "%d bytes of %s are damaged; copied to %s.damaged" % (len(damaged), self.path, self.path),
+            )
         return True
 
     def _apply(self, content: bytes, offset: int) -> bool:
@@ -297,7 +303,9 @@ def _sync(fd: int) -> None:
 class SpoolStore:
     """A queue that outlives its process. Memory holds eight bytes for each event."""
 
-    def __init__(self, directory: str, limits: Limits, sync: bool, now_ms: Callable[[], int], warn: Warn) -> None:
+    def __init__(
+        self, directory: str, limits: Limits, sync: bool, now_ms: Callable[[], int], warn: Warn
+    ) -> None:
         self.directory, self.limits, self.sync, self.now_ms, self.warn = directory, limits, sync, now_ms, warn
         self.journals: List[Journal] = []  # oldest first; events are added to `own`
         self.own: Optional[Journal] = None
@@ -312,7 +320,9 @@ class SpoolStore:
             os.makedirs(directory, mode=0o700, exist_ok=True)
             os.listdir(directory)
         except OSError as error:
-            raise SpoolError("spool_dir: cannot use %s: %s" % (directory, error), code="client/spool") from None
+            raise SpoolError(
+                "spool_dir: cannot use %s: %s" % (directory, error), code="client/spool"
+            ) from None
         self.adopted = self.newly_held = 0  # events that were taken over or held since the queue last asked
 
     # --- Files ---
@@ -359,7 +369,9 @@ class SpoolStore:
         name = "%013d-%s.spool" % (max(self.now_ms(), 0), secrets.token_hex(8))
         path = os.path.join(self.directory, name)
         try:
-            fd = os.open(path + ".new", os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fd = os.open(
+                path + ".new", os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+            )
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 journal = Journal(path, fd)
@@ -516,11 +528,15 @@ class SpoolStore:
         name = "%s-%d" % (os.path.basename(batch.journal.path)[:-6], batch.numbers[0])
         self.held[name], self.reasons[name] = batch, reason
         self.newly_held += len(batch.left)
-        message = "%d events are held (%s): they may have been stored already; choose with client.release(%r, …)"
+        message = (
+            "%d events are held (%s): they may have been stored already; choose with client.release(%r, …)"
+        )
         self.warn("client/held", message % (len(batch.left), reason, name))
 
     def list_held(self) -> List[HeldBatch]:
-        read = [(name, [batch.journal.read(number) for number in batch.left]) for name, batch in self.held.items()]
+        read = [
+            (name, [batch.journal.read(number) for number in batch.left]) for name, batch in self.held.items()
+        ]
         return [HeldBatch(name, self.reasons[name], [text for text in texts if text]) for name, texts in read]
 
     def release(self, name: str, choice: str) -> List[bytes]:

@@ -25,7 +25,9 @@ class AsyncHttp:
 
     def __init__(self, address: Address, timeout_s: float, tls: Optional[ssl.SSLContext]) -> None:
         self.address, self.timeout_s, self.tls = address, timeout_s, tls
-        self._idle: Dict[asyncio.AbstractEventLoop, List[Tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {}
+        self._idle: Dict[
+            asyncio.AbstractEventLoop, List[Tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+        ] = {}
 
     async def exchange(self, request: Request) -> Answer:
         try:
@@ -183,7 +185,10 @@ class AsyncClient(Base):
         return self
 
     async def __aexit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> None:
         await self.close()
 

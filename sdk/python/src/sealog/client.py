@@ -34,7 +34,8 @@ logger = logging.getLogger("sealog")
 
 
 def pseudonymize(key: Union[str, bytes], value: str) -> str:
-    """A stable pseudonym of a value, the same in every client library. Without the key it cannot be guessed."""
+    """A stable pseudonym of a value, the same in every client library. Without the key it cannot be
+    guessed."""
     secret = key.encode() if isinstance(key, str) else key
     if not secret:
         raise bad_option("key", "must not be empty")
@@ -110,7 +111,9 @@ class Base:
             except OSError as error:
                 raise bad_option("ca_file", "cannot read it: %s" % error) from None
         elif not re.match(r"localhost\Z|127\.|::1\Z", self.address.host) and transport is None:
-            logger.warning("url is http://: the API key and all events cross the network readable; use https://")
+            logger.warning(
+                "url is http://: the API key and all events cross the network readable; use https://"
+            )
         self._is_test = key.startswith("at_test_")
         self._on_receipt, self._on_error, self._on_warning = on_receipt, on_error, on_warning
         self._before_send, self._trace_metadata = before_send, trace_metadata
@@ -154,7 +157,9 @@ class Base:
 
     # --- For the clients ---
 
-    def _merge(self, event: Union[str, Event], fields: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, str]]:
+    def _merge(
+        self, event: Union[str, Event], fields: Dict[str, Any]
+    ) -> Tuple[Dict[str, Any], Dict[str, str]]:
         """The event with the context's fields, after before_send; and the headers of its request."""
         if self._queue.is_closed:
             raise Closed("the client is closed", code="client/closed")
@@ -165,7 +170,11 @@ class Base:
         else:
             raise wrong("event", "must be an action or a dict, not %s" % type(event).__name__)
         traceparent = _context.apply(merged)
-        headers = {"traceparent": traceparent} if traceparent and re.fullmatch(r"[0-9a-f-]{55,}", traceparent) else {}
+        headers = (
+            {"traceparent": traceparent}
+            if traceparent and re.fullmatch(r"[0-9a-f-]{55,}", traceparent)
+            else {}
+        )
         if headers and self._trace_metadata:
             _, trace_id, span_id = str(traceparent).split("-")[:3]
             merged["metadata"] = {"trace_id": trace_id, "span_id": span_id, **(merged.get("metadata") or {})}
@@ -210,7 +219,9 @@ class Base:
             except Exception:
                 logger.exception("on_warning failed")
 
-    def _log_operation(self, event: Union[str, Event], fields: Dict[str, Any], key: Optional[str]) -> Operation[Receipt]:
+    def _log_operation(
+        self, event: Union[str, Event], fields: Dict[str, Any], key: Optional[str]
+    ) -> Operation[Receipt]:
         merged, headers = self._merge(event, fields)
         if key is not None and not re.fullmatch(r"[!-~]{1,255}", key):
             raise bad_option("idempotency_key", "must have 1 to 255 characters from ! to ~")
@@ -264,8 +275,8 @@ class Catalog:
 class Client(Base):
     """Logs, reads and verifies events. One client serves all threads of a process; close it at the end.
 
-        client = Client("at_live_…", url="https://sealog.example.org")
-        receipt = client.log("user.login", actor_id="u-17", resource="session/1")
+    client = Client("at_live_…", url="https://sealog.example.org")
+    receipt = client.log("user.login", actor_id="u-17", resource="session/1")
     """
 
     def log(
@@ -308,7 +319,8 @@ class Client(Base):
         session_id: Optional[str] = None,
         ts_client: Optional[str] = None,
     ) -> None:
-        """Queues one event and returns at once. It ends as a receipt in on_receipt or an error in on_error."""
+        """Queues one event and returns at once. It ends as a receipt in on_receipt or an error in
+        on_error."""
         fields = {
             "actor_id": actor_id,
             "resource": resource,
@@ -329,8 +341,8 @@ class Client(Base):
         return self._queue.flush(timeout)
 
     def close(self, timeout: Optional[float] = 30.0) -> int:
-        """Sends what is queued and ends the client. Returns the number of events that were not sent: they are in the
-        spool, or were reported to on_error."""
+        """Sends what is queued and ends the client. Returns the number of events that were not sent: they
+        are in the spool, or were reported to on_error."""
         pending = self._queue.close(timeout)
         self._http.close()
         self._receipts.close()
@@ -340,13 +352,16 @@ class Client(Base):
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> None:
         self.close()
 
     def close_on_signal(self, *signals: int) -> None:
-        """Closes the client when one of these signals (by default SIGTERM) arrives, then does what was done before.
-        Call it from the main thread."""
+        """Closes the client when one of these signals (by default SIGTERM) arrives, then does what was done
+        before. Call it from the main thread."""
         for number in signals or (signal.SIGTERM,):
             before = signal.getsignal(number)
 
@@ -405,5 +420,3 @@ class Client(Base):
                 reply = self._http.exchange(step)
             except TransportError as error:
                 failure = error
-
-

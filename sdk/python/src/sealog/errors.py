@@ -22,7 +22,12 @@ class SealogError(Exception):
     ) -> None:
         super().__init__(message)
         self.message, self.code, self.status, self.request_id = message, code, status, request_id
-        self.doc_url, self.suggestion, self.field, self.retry_after_s = doc_url, suggestion, field, retry_after_s
+        self.doc_url, self.suggestion, self.field, self.retry_after_s = (
+            doc_url,
+            suggestion,
+            field,
+            retry_after_s,
+        )
 
     def __str__(self) -> str:
         details = [self.code]
@@ -38,7 +43,10 @@ class SealogError(Exception):
         """The members that have a value, with the type."""
         names = ("message", "code", "status", "request_id", "doc_url", "suggestion", "field", "retry_after_s")
         values = {name: getattr(self, name) for name in names}
-        return {"type": type(self).__name__, **{name: value for name, value in values.items() if value is not None}}
+        return {
+            "type": type(self).__name__,
+            **{name: value for name, value in values.items() if value is not None},
+        }
 
 
 def _restore(cls: Type[SealogError], message: str, members: Mapping[str, Any]) -> SealogError:
@@ -101,7 +109,12 @@ def error_of(status: int, error: Mapping[str, Any], retry_after_s: Optional[floa
         return value if isinstance(value, str) else None
 
     code = text("code") or ""
-    kinds: Dict[int, Type[SealogError]] = {401: AuthError, 402: SubscriptionError, 404: NotFound, 429: RateLimited}
+    kinds: Dict[int, Type[SealogError]] = {
+        401: AuthError,
+        402: SubscriptionError,
+        404: NotFound,
+        429: RateLimited,
+    }
     kind = kinds.get(status, ServerError if status >= 500 else ValidationError)
     if code.startswith(("action/", "framework/")):
         kind = ActionError

@@ -34,7 +34,8 @@ def _user_id(user: Any) -> Optional[str]:
 
 
 class SealogMiddleware:
-    """ASGI middleware. `actor` and `session` get the scope; by default the actor is the id of scope["user"]."""
+    """ASGI middleware. `actor` and `session` get the scope; by default the actor is the id of
+    scope["user"]."""
 
     def __init__(
         self,
@@ -75,7 +76,9 @@ def django_middleware(get_response: Callable[[Any], Any]) -> Callable[[Any], Any
         headers = {name.lower(): [value] for name, value in request.headers.items()}
         fields = request_fields(proxies, request.META.get("REMOTE_ADDR"), headers)
         fields["actor_id"] = lambda: _user_id(getattr(request, "user", None))
-        fields["session_id"] = lambda: session_digest(getattr(getattr(request, "session", None), "session_key", None))
+        fields["session_id"] = lambda: session_digest(
+            getattr(getattr(request, "session", None), "session_key", None)
+        )
         return fields
 
     if inspect.iscoroutinefunction(get_response):

@@ -38,7 +38,9 @@ class Receipts:
                     self.dropped += len(self._memory) == _MEMORY_MAX
                     self._memory.append(receipt)
                 return
-            lines = ["%s\n" % json.dumps({name: getattr(receipt, name) for name in _NAMES}) for receipt in receipts]
+            lines = [
+                "%s\n" % json.dumps({name: getattr(receipt, name) for name in _NAMES}) for receipt in receipts
+            ]
             try:
                 os.write(self._fd, "".join(lines).encode())
             except OSError as error:  # The event is stored; only its audit is not possible. audit() says so.
@@ -55,7 +57,9 @@ class Receipts:
             for line in file:
                 try:
                     values = json.loads(line)
-                    yield Receipt(values["log_id"], int(values["chain_seq"]), values["hash"], values["request_id"])
+                    yield Receipt(
+                        values["log_id"], int(values["chain_seq"]), values["hash"], values["request_id"]
+                    )
                 except (ValueError, TypeError, KeyError):
                     continue  # a write that a crash interrupted; its event is still in the spool
 

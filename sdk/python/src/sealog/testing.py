@@ -1,8 +1,8 @@
 """A client for tests of applications: it checks events as the real one does and keeps them in memory.
 
-    client = Recorder()
-    sign_in(client, user)                                    # the code under test
-    client.assert_logged("user.login", actor_id="u-17")
+client = Recorder()
+sign_in(client, user)                                    # the code under test
+client.assert_logged("user.login", actor_id="u-17")
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class _Service(Http):
             if self.failure:
                 return self.failure
             if request.method != "POST":
-                return Answer(404, {}, b'{"error":{"code":"read/not_found","message":"a Recorder only records"}}')
+                return Answer(
+                    404, {}, b'{"error":{"code":"read/not_found","message":"a Recorder only records"}}'
+                )
             key = request.headers["Idempotency-Key"]
             if key not in self.answers:
                 self.answers[key] = self._accept(request)
@@ -92,15 +94,23 @@ class _Assertions:
     def logged(self, action: Optional[str] = None, **fields: Any) -> List[Dict[str, Any]]:
         """The events with this action and these fields. Of `metadata`, the given members are compared."""
         wanted = {**({"action": action} if action else {}), **fields}
-        return [event for event in self.recorded if all(_fits(event.get(name), want) for name, want in wanted.items())]
+        return [
+            event
+            for event in self.recorded
+            if all(_fits(event.get(name), want) for name, want in wanted.items())
+        ]
 
     def assert_logged(self, action: Optional[str] = None, *, count: int = 1, **fields: Any) -> None:
         """Fails unless exactly `count` recorded events fit."""
         found = len(self.logged(action, **fields))
         if found != count:
-            lines = "\n".join("  " + json.dumps(event, ensure_ascii=False) for event in self.recorded) or "  none"
+            lines = (
+                "\n".join("  " + json.dumps(event, ensure_ascii=False) for event in self.recorded) or "  none"
+            )
             wanted = " ".join(([action] if action else []) + ["%s=%r" % pair for pair in fields.items()])
-            raise AssertionError("expected %d events with %s, found %d. Recorded:\n%s" % (count, wanted, found, lines))
+            raise AssertionError(
+                "expected %d events with %s, found %d. Recorded:\n%s" % (count, wanted, found, lines)
+            )
 
     def assert_nothing_logged(self) -> None:
         self.assert_logged(count=0)

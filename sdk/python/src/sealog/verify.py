@@ -1,6 +1,7 @@
 """Events as the service returns them, and the offline check of a chain. Nothing here uses the network.
 
-The hash of an event covers its text, not its values: 1.0 and 1 differ. So an event keeps the bytes it came in.
+The hash of an event covers its text, not its values: 1.0 and 1 differ. So an event keeps the bytes it came
+in.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class ChainResult(NamedTuple):
 def verify_events(
     events: Iterable[Union[StoredEvent, bytes, str]], heads: Iterable[Union[str, Tuple[int, str]]] = ()
 ) -> ChainResult:
-    """Recomputes every hash and follows every link, oldest or newest first. `heads` are receipts noted earlier, as
-    (chain_seq, hash) or "SEQ:HASH": without one, a tail that was cut off does not show."""
+    """Recomputes every hash and follows every link, oldest or newest first. `heads` are receipts noted
+    earlier, as (chain_seq, hash) or "SEQ:HASH": without one, a tail that was cut off does not show."""
 
     def each() -> Iterator[_sealed.Event]:
         for event in events:
