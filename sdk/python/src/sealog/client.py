@@ -31,6 +31,7 @@ Event = Mapping[str, Any]
 OnReceipt = Callable[[Receipt, Dict[str, Any]], None]
 OnError = Callable[[SealogError, Dict[str, Any]], None]
 logger = logging.getLogger("sealog")
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
 def pseudonymize(key: Union[str, bytes], value: str) -> str:
@@ -166,7 +167,10 @@ class Base:
         if isinstance(event, str):
             merged = {"action": event, **fields}
         elif isinstance(event, Mapping):
-            merged = {**event, **{name: value for name, value in fields.items() if value is not None}}
+            merged = dict(event)
+            for name, value in fields.items():
+                if value is not None:
+                    merged[name] = value
         else:
             raise wrong("event", "must be an action or a dict, not %s" % type(event).__name__)
         traceparent = _context.apply(merged)
@@ -181,7 +185,7 @@ class Base:
         if self._before_send:
             merged = self._call_before_send(merged)
         actor = merged.get("actor_id")
-        if self._is_test and isinstance(actor, str) and re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", actor):
+        if self._is_test and isinstance(actor, str) and "@" in actor and _EMAIL.fullmatch(actor):
             advice = "actor_id looks like an e-mail address; send an internal id, or pseudonymize() it"
             self._warn("client/personal_data", advice)
         return merged, headers
