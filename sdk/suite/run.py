@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -94,8 +95,8 @@ class Driver:
 class Run:
     """One run of one scenario."""
 
-    def __init__(self, scenario, command, folder, real):
-        self.scenario, self.command, self.folder = scenario, command, folder
+    def __init__(self, scenario, command, other, folder, real):
+        self.scenario, self.command, self.other, self.folder = scenario, command, other, folder
         mode = scenario.get("mode", "live")
         self.names = {
             "key": KEYS[mode],
@@ -137,7 +138,7 @@ class Run:
         if name in ("kill", "restart") and value in self.drivers:
             self.drivers.pop(value).kill()
         if name in ("start", "restart"):
-            self.drivers[value] = Driver(self.command, self.folder)
+            self.drivers[value] = Driver(self.other, self.folder)
         elif name == "server":
             self.server.play(self.expand(value))
         elif name == "open":
@@ -415,11 +416,16 @@ def load():
     return scenarios
 
 
-def run_one(scenario, command, real):
+def with_full_paths(command):
+    """Drivers run in another directory. Links stay: the interpreter of a virtual environment is one."""
+    return [os.path.abspath(part) if os.path.exists(part) else part for part in command]
+
+
+def run_one(scenario, command, other, real):
     """Returns None or why the scenario failed, and the seconds that it took."""
     folder, begin = Path(tempfile.mkdtemp(prefix="sealog-suite-")), time.monotonic()
     try:
-        Run(scenario, command, folder, real).run()
+        Run(scenario, command, other, folder, real).run()
         return None, time.monotonic() - begin
     except Failure as failure:
         log = (
@@ -440,6 +446,9 @@ def main():
     parser.add_argument("--only", action="append", metavar="NAME", help="scenarios whose name contains this")
     parser.add_argument("--list", action="store_true", help="print the names and rules")
     parser.add_argument("--server", metavar="SEALOG", help="put the scripted server before this real one")
+    parser.add_argument(
+        "--other", metavar="DRIVER", help="use this one after a restart, and for a second process: as one text"
+    )
     parser.add_argument("--jobs", type=int, default=6, help="scenarios at a time [6]")
     parser.add_argument("driver", nargs="*", help="the driver and its arguments")
     options = parser.parse_args()
@@ -454,14 +463,15 @@ def main():
         parser.error("name a driver behind --" if scenarios else "no scenario has this name")
     if options.server:
         scenarios = [scenario for scenario in scenarios if scenario.get("real", True)]
-    command = [os.path.abspath(part) if os.path.exists(part) else part for part in options.driver]
+    command = with_full_paths(options.driver)
+    other = with_full_paths(shlex.split(options.other)) if options.other else command
     begin, failed = time.monotonic(), 0
     with tempfile.TemporaryDirectory(prefix="sealog-suite-") as folder:
         server = RealServer(str(Path(options.server).resolve()), Path(folder)) if options.server else None
         try:
             real = (server.address, server.make_key) if server else None
             with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-                running = {pool.submit(run_one, scenario, command, real): scenario for scenario in scenarios}
+                running = {pool.submit(run_one, scenario, command, other, real): scenario for scenario in scenarios}
                 for done in concurrent.futures.as_completed(running):
                     problem, seconds = done.result()
                     if problem:
