@@ -5,10 +5,10 @@ _default:
     @just --list
 
 # Everything CI checks: about 15 minutes on two idle cores (CONTRIBUTING.md has the budget).
-ci: fmt lint test tools browser fuzz-quick
+ci: fmt lint test tools sdk browser fuzz-quick
 
 # What takes longer or needs root: faults under a real file system, whether deliberate bugs are caught, the tests five times on a busy machine, the fuzzers.
-nightly: torture-quick mutants flaky fuzz
+nightly: torture-quick mutants flaky sdk-ledgers fuzz
 
 # The tests five times beside two busy loops. A test that fails here has a defect, or has found one; it is never run again until it passes.
 flaky *ARGS:
@@ -38,10 +38,22 @@ tools:
     python3 -m unittest discover -s tools -p 'test_*.py'
     node --test tools/sealog_verify.test.mjs
 
-# The dashboard in a browser: journeys, with and without JavaScript; every page for barriers, paper, policy and size. The time-out is for a run that hangs.
-browser *ARGS:
-    # As `cargo test` builds it (an example brings in the features that tests have), so that nothing is built twice.
+# The client libraries against the scripted server and a real one: behaviour suite, types, packages in empty projects, examples of their pages.
+sdk: _sealog
+    SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/python/check
+    SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/typescript/check
+
+# Each library with its spool, its application killed thirty times and the server twenty: nothing lost, nothing twice, in order.
+sdk-ledgers: _sealog
+    SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" python3 sdk/python/tests/ledger.py
+    SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" node sdk/typescript/test/ledger.mjs 30 20
+
+# As `cargo test` builds it (an example brings in the features that tests have), so that nothing is built twice.
+_sealog:
     cargo build --locked --workspace --bin sealog --example hammer
+
+# The dashboard in a browser: journeys, with and without JavaScript; every page for barriers, paper, policy and size. The time-out is for a run that hangs.
+browser *ARGS: _sealog
     scripts/browser-setup
     cd tests/browser && timeout 1800 node --test --test-concurrency=2 {{ARGS}}
 

@@ -36,6 +36,8 @@ pub(crate) const FILES: &[File] = files! {
     "Start" "quickstart" "Quickstart" "quickstart.md" true;
     "Start" "concepts" "Concepts" "concepts.md" true;
     "Use" "command-line" "Command line" "command-line.md" false;
+    "Use" "typescript" "TypeScript" "sdk-typescript.md" false;
+    "Use" "python" "Python" "sdk-python.md" false;
     "Use" "shippers" "Shippers and SIEMs" "shippers.md" true;
     "Use" "dashboard" "Dashboard" "dashboard.md" false;
     "Use" "searching" "Searching events" "search.md" false;

@@ -1,4 +1,4 @@
-// The real service for tests: SEALOG_BINARY, or the debug build of this repository.
+// The real service for tests: SEALOG_BIN, or the debug build of this repository.
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
@@ -7,13 +7,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
-const BINARY = process.env.SEALOG_BINARY ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), "debug/sealog");
+const BINARY = process.env.SEALOG_BIN ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), "debug/sealog");
 const PATIENCE_MS = 60_000;
 
 /** For the option `skip` of a test: why there is no service, or false. */
 export const isMissing = existsSync(BINARY)
   ? false
-  : `no program at ${BINARY}: cargo build -p sealog, or set SEALOG_BINARY`;
+  : `no program at ${BINARY}: cargo build -p sealog, or set SEALOG_BIN`;
 
 async function freePort() {
   const probe = createServer();
