@@ -35,7 +35,7 @@ async function seesTheChange(page, scripts) {
   await page.getByText("Hash differs").waitFor();
   if (scripts) {
     await page.getByRole("button", { name: "Recompute in this browser" }).click();
-    await page.getByText("✗ Differs").waitFor();
+    await page.getByText("✗ Does not match").waitFor();
   }
 }
 

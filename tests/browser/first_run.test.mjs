@@ -47,7 +47,7 @@ for (const scripts of [true, false]) {
       await page.getByText("Hash recomputed by the server").waitFor();
       if (scripts) {
         await page.getByRole("button", { name: "Recompute in this browser" }).click();
-        await page.getByText("✓ Equal").waitFor();
+        await page.getByText("✓ Matches").waitFor();
       }
 
       // The link works once.

@@ -145,9 +145,9 @@ export async function furnish(page, url, place) {
   if (has("/app/p/{project}/{mode}/views/share")) {
     await page.goto(`${here}/views?query=action%3Duser.login`);
     await page.getByLabel("Name").fill("Sign-ins");
-    await page.getByLabel("All who may see").check();
+    await page.getByLabel("Everyone who can see").check();
     await page.getByLabel("Pin to Overview").check();
-    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await page.getByRole("button", { name: "Save view" }).click();
     await page.getByRole("heading", { name: "Events", exact: true }).waitFor();
   }
 }
