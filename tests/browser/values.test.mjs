@@ -140,13 +140,13 @@ for (const scripts of [true, false]) {
     await context.addCookies(cookies);
     await server.send(place.live, { action: "record.viewed", actor_id: "reader" });
     await page.goto(here());
-    await page.getByText(/reads? (is|are) left out\./).waitFor();
+    await page.getByText(/read events? hidden\./).waitFor();
     assert.equal(await page.getByRole("link", { name: "record.viewed" }).count(), 0);
-    await page.getByRole("link", { name: "With reads" }).click();
+    await page.getByRole("link", { name: "Show reads" }).click();
     await page.getByRole("link", { name: "record.viewed" }).waitFor();
     await page.getByRole("link", { name: "7 days" }).click();
     await page.waitForURL((url) => url.searchParams.get("reads") === "with" && url.searchParams.get("days") === "7");
-    await page.getByRole("link", { name: "Without reads" }).click();
+    await page.getByRole("link", { name: "Hide reads" }).click();
     await page.waitForURL((url) => url.searchParams.get("reads") === null && url.searchParams.get("days") === "7");
   });
 }

@@ -198,9 +198,9 @@ fn a_chain_that_is_found_broken_is_told_to_owners_and_admins_whatever_they_have_
     for path in [overview.as_str(), "/app/account"] {
         let page = stage.signed_in(refused).get(path);
         page.shows("the chain of Project of 1 is broken at #2")
-            .shows("not mailed: 550 &#60;no&#62; such box");
+            .shows("Not e-mailed: 550 &#60;no&#62; such box");
         page.shows(&format!("href=\"{}/", verify_path(1)));
-        stage.signed_in(other).get(path).shows("is broken at #2").shows("mail on its way");
+        stage.signed_in(other).get(path).shows("is broken at #2").shows("E-mail queued");
         assert!(!stage.signed_in(3).get(path).has("is broken at #2"), "a developer is not told");
     }
     let settings = stage.signed_in(1).get(&format!("/app/o/{}/settings", tenant_id(1)));
