@@ -29,7 +29,7 @@ fn pages_of_a_test_chain_begin_at_its_first_kept_event_and_an_export_over_droppe
     page.shows("usr_4");
     assert!(!page.has("usr_3") && !page.has("class=\"gap\""), "what was dropped is not missing");
     let page = browser.get(&test(verify_path(1)));
-    page.shows("The chain has #5 to #5.").shows("#5 to #5: not checked");
+    page.shows("The chain has #5 to #5.").shows("#5 to #5: not fully checked");
     let run = browser.post(&format!("{}/start", test(verify_path(1))), &[("range", "all")]);
     stage.work();
     browser.get(&run.location().unwrap()).shows("1 of 1 events are valid");
