@@ -58,7 +58,7 @@ function link(email) {
 /// Follows a link from the host to the end.
 async function enrol(page, email) {
   await page.goto(link(email));
-  const token = page.getByLabel("Link, or what follows its #");
+  const token = page.getByLabel("Link, or the part after #");
   if (await token.isVisible() && await token.inputValue() === "") await token.fill(page.url());
   await page.getByLabel("New password").fill(PASSWORD);
   await page.getByRole("button", { name: "Set password" }).click();

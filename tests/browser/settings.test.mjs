@@ -15,7 +15,7 @@ async function enrol(page) {
   await card.getByLabel("Password").fill(PASSWORD);
   await card.getByRole("button", { name: "Set up" }).click();
   const secret = await page.getByRole("region", { name: "Key for the authenticator" }).textContent();
-  await card.getByLabel("The code that your authenticator shows").fill(code(secret));
+  await card.getByLabel("Code from your authenticator").fill(code(secret));
   await card.getByLabel("Password").fill(PASSWORD);
   await card.getByRole("button", { name: "Turn on" }).click();
   await page.getByRole("heading", { name: "Recovery codes" }).waitFor();
@@ -44,9 +44,9 @@ for (const scripts of [true, false]) {
 
     // Somebody without one gets no further than the account.
     await submitPassword(page, server, people.developer);
-    await page.getByRole("alert").filter({ hasText: "Strict <b> needs an authenticator of every member." }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "Strict <b> requires an authenticator." }).waitFor();
     await page.goto(`${server.url}/app`);
-    await page.getByRole("alert").filter({ hasText: "needs an authenticator" }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "requires an authenticator" }).waitFor();
     assert.equal(new URL(page.url()).pathname, "/app/account");
     await enrol(page);
     await page.goto(`${server.url}/app`);
@@ -79,7 +79,7 @@ for (const scripts of [true, false]) {
     const form = page.getByRole("form", { name: "Chosen" });
     await form.getByLabel("A key has expired").uncheck();
     await form.getByRole("button", { name: "Save" }).click();
-    await page.getByRole("status").filter({ hasText: "Your choice of notices is saved." }).waitFor();
+    await page.getByRole("status").filter({ hasText: "Notifications saved." }).waitFor();
     assert.equal(await form.getByLabel("A key has expired").isChecked(), false);
     assert.equal(await form.getByLabel("The trial has ended").isChecked(), true);
   });

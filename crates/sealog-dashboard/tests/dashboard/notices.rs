@@ -233,7 +233,7 @@ fn what_somebody_does_not_want_is_not_queued_and_each_role_chooses_among_its_own
     let account = |n| stage.signed_in(n).get("/app/account");
     account(1).shows("value=\"key_expiring\" checked").shows("value=\"auditor_ending\" checked");
     assert!(!account(1).has("value=\"verification_failed\""), "it cannot be turned off");
-    account(3).shows("There is nothing to choose for your roles.");
+    account(3).shows("Your roles have no optional notifications.");
     let auditor = account(4);
     assert!(auditor.has("value=\"export_ready\"") && !auditor.has("value=\"key_expiring\""));
     let choose = |n, wanted: &[&str]| {
@@ -300,7 +300,7 @@ fn the_link_of_a_mail_turns_its_notice_off_without_signing_in() {
     assert_eq!(muted(), ["key_expiring"]);
     let other = Token::new(&*stage.clock);
     for wrong in ["", "x", other.0.0.as_str()] {
-        mailer.get(&format!("/app/unsubscribe?token={wrong}")).shows("does not work any more");
+        mailer.get(&format!("/app/unsubscribe?token={wrong}")).shows("This link no longer works.");
         assert_eq!(mailer.post("/app/unsubscribe", &[("token", wrong)]).status, 422);
     }
     let mut elsewhere = stage.browser();
