@@ -275,7 +275,8 @@ fn a_longest_lifetime_is_set_by_managers_on_plans_that_have_it_and_holds_for_new
     let change = TenantChange { plan: Some("entry".into()), ..TenantChange::default() };
     stage.wait(stage.control.update_tenant(tenant_id(1), change, Records::none())).unwrap();
     let page = stage.signed_in(1).get(&settings);
-    page.shows("is not part of the plan").shows("The 30 days that were set on another plan");
+    page.shows("Your plan does not include key expiry policies.")
+        .shows("The limit of 30 days from an earlier plan");
     assert!(!page.has("name=\"days\""), "no control that does nothing");
     assert_eq!(set(1, "").status, 422);
 }
