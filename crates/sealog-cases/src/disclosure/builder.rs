@@ -374,7 +374,7 @@ impl PackageBuilder {
         let tenant = administration.tenant(case.tenant_id).await?;
         let organisation = tenant.map(|tenant| tenant.name).unwrap_or_default();
         let name = letters::case_name(case);
-        let letters = self.desk.letters(case, &name, &organisation, None).await?;
+        let letters = self.desk.letters(case, &name, &organisation).await?;
         let letter = letters.into_iter().find(|letter| letter.kind == LetterKind::Cover);
         let purposes: BTreeSet<String> =
             events.iter().map(|found| words::purpose(found.new.category.as_deref())).collect();

@@ -61,9 +61,8 @@ fn label(kind: LetterKind) -> &'static str {
 }
 
 async fn letters(app: &Dashboard, asked: &Asked, case: &Case) -> Result<Vec<Letter>, Problem> {
-    let ground = case.answer.and_then(|answer| answer.ground).map(Named::name);
     let organisation = &asked.place().tenant.name;
-    let letters = app.service.disclosures.letters(case, &case_name(case), organisation, ground).await;
+    let letters = app.service.disclosures.letters(case, &case_name(case), organisation).await;
     letters.map_err(of_control)
 }
 

@@ -230,7 +230,13 @@ fn letters_come_from_templates_are_edited_over_what_was_seen_and_printed() {
     let path = open_case(&mut officer);
     let here = format!("{path}/response");
     let page = officer.get(&here);
-    assert!(page.has("Dear Ada Subject") && page.has("/response/refusal/save"), "{}", page.text());
+    assert!(
+        page.has("Dear Ada Subject,\n\nWe received your request")
+            && page.has("unable to comply because [the ground]")
+            && page.has("/response/refusal/save"),
+        "{}",
+        page.text()
+    );
     let save = |browser: &mut Browser<'_>, kind: &str, body: &str, revision: &str| {
         browser.post(&format!("{here}/{kind}/save"), &[("body", body), ("revision", revision)])
     };
