@@ -280,7 +280,9 @@ fn the_link_of_a_mail_turns_its_notice_off_without_signing_in() {
     let mut mailer = stage.browser();
     mailer.site = None;
     let page = mailer.get(&path);
-    page.shows("A key expires in 14, 7 or 1 days").shows("Organisation 1").shows(&token.0.0);
+    page.shows("A key is about to expire (14 days, 7 days and 1 day before)")
+        .shows("Organisation 1")
+        .shows(&token.0.0);
     assert_eq!(page.header("referrer-policy"), Some("no-referrer"));
     assert_eq!(muted(), Vec::<String>::new(), "looking changes nothing");
     // As a mail program does it, in either form that RFC 8058 allows, any number of times.
