@@ -20,7 +20,7 @@ for (const scripts of [true, false]) {
     await page.getByRole("button", { name: "Register" }).click();
     await page.locator("#action-hint.bad").waitFor();
     await page.getByLabel("Name", { exact: true }).fill("invoice.approved");
-    await page.getByLabel("Required fields of metadata").fill("invoice_id");
+    await page.getByLabel("Required metadata fields").fill("invoice_id");
     await page.getByRole("button", { name: "Register" }).click();
     await page.getByRole("heading", { name: "invoice.approved" }).waitFor();
 

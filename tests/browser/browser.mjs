@@ -121,7 +121,7 @@ export async function setUpAuthenticator(page, password = PASSWORD) {
   await card.getByLabel("Password").fill(password);
   await card.getByRole("button", { name: "Set up" }).click();
   const secret = await page.getByRole("region", { name: "Key for the authenticator" }).textContent();
-  await card.getByLabel("The code that your authenticator shows").fill(code(secret));
+  await card.getByLabel("Code from your authenticator").fill(code(secret));
   await card.getByLabel("Password").fill(password);
   await card.getByRole("button", { name: "Turn on" }).click();
   const codes = await page.getByRole("region", { name: "Recovery codes" }).locator("pre").textContent();

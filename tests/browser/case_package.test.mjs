@@ -22,7 +22,7 @@ async function step(page, here, label, fill = async () => {}) {
   await fill(form);
   await form.getByLabel("Note").fill(`${label}: because it is time.`);
   await form.getByRole("button", { name: label }).click();
-  await page.getByText("The step is done, and in the system log.").waitFor();
+  await page.getByText(/^Case moved to /).waitFor();
 }
 
 /// Reloads until something is there: without JavaScript nothing comes by itself.
@@ -51,7 +51,7 @@ for (const scripts of [false, true]) {
     await page.goto(`${server.url}/app/o/${organisation}/cases/new`);
     await page.getByLabel("Requester").fill("Jane Subject");
     await page.getByLabel("production").check();
-    await page.getByRole("button", { name: "Open the case" }).click();
+    await page.getByRole("button", { name: "Open case" }).click();
     await page.getByRole("heading", { name: /^Access request DSAR-/ }).waitFor();
     const here = page.url().split("?")[0];
 
@@ -62,15 +62,15 @@ for (const scripts of [false, true]) {
     await page.getByLabel("Method").selectOption({ label: "E-mail challenge" });
     await page.getByLabel("Outcome").selectOption({ label: "Confirmed" });
     await page.locator("#identity-note").fill("The code came back.");
-    await page.getByRole("button", { name: "Save the check" }).click();
+    await page.getByRole("button", { name: "Save check" }).click();
     await page.getByText("Saved.").waitFor();
-    await step(page, here, "Begin the work");
+    await step(page, here, "Start work");
 
     await page.goto(`${here}/identifiers`);
-    await page.getByLabel("Stands in").selectOption({ label: "actor_id" });
+    await page.getByLabel("Field").selectOption({ label: "actor_id" });
     await page.getByLabel("Value").fill("p-20931");
     await page.getByLabel("Source").fill("CRM");
-    await page.getByRole("button", { name: "Add", exact: true }).click();
+    await page.getByRole("button", { name: "Add identifier" }).click();
     await page.getByRole("rowheader", { name: "p-20931" }).waitFor();
 
     await page.getByRole("link", { name: "Search", exact: true }).click();
@@ -84,19 +84,19 @@ for (const scripts of [false, true]) {
     await page.getByText("asked by [staff member] <script>alert(1)</script>").waitFor();
     await page.getByLabel("Select #3").check();
     await page.getByRole("button", { name: "Exclude" }).click();
-    await page.getByText("Say why these events are not disclosed.").waitFor();
+    await page.getByText("Enter why these events are excluded.").waitFor();
     await page.getByLabel("Select #3").check();
     await page.getByLabel(/^Reason/).fill("Of somebody else.");
     await page.getByRole("button", { name: "Exclude" }).click();
     await page.getByText("0 included, 1 excluded, 2 to decide").waitFor();
-    await page.getByLabel("Which").selectOption("matching");
+    await page.getByLabel("Apply to").selectOption("matching");
     await page.getByRole("button", { name: "Include", exact: true }).click();
     await page.getByText("2 included, 1 excluded, 0 to decide").waitFor();
 
     await step(page, here, "Send to review");
     await step(page, here, "Approve");
     await page.getByRole("link", { name: "Package", exact: true }).click();
-    await page.getByRole("button", { name: "Make package" }).click();
+    await page.getByRole("button", { name: "Build package" }).click();
     await reloadUntil(page, () => page.getByText("Ready", { exact: true }));
     const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download" }).click()]);
     mkdirSync(OUT, { recursive: true });
@@ -112,7 +112,7 @@ for (const scripts of [false, true]) {
     await locked.saveAs(lockedPath);
     assert.equal(check(lockedPath).status, 2, "it has a password");
 
-    await step(page, here, "Note the delivery", (form) => form.getByLabel("Sent by").selectOption({ label: "E-mail" }));
+    await step(page, here, "Mark as delivered", (form) => form.getByLabel("Sent by").selectOption({ label: "E-mail" }));
     await page.getByRole("link", { name: "Response", exact: true }).click();
     await page.getByText(/^Answered on/).waitFor();
     await page.goto(`${server.url}/app/o/${organisation}/cases/register`);
@@ -128,7 +128,7 @@ for (const scripts of [false, true]) {
     await page.context().clearCookies();
     await submitPassword(page, server, people.privacy_officer);
     await page.goto(`${server.url}${new URL(here).pathname}/package`);
-    await page.getByText("Expired and removed").waitFor();
+    await page.getByText("Expired and deleted").waitFor();
     assert.equal(await page.getByRole("button", { name: "Download" }).count(), 0);
     const manifest = await page.getByRole("link", { name: "Manifest" }).getAttribute("href");
     assert.match(await (await page.request.get(`${server.url}${manifest}`)).text(), /sealog\.disclosure\.v1/);

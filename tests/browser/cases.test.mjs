@@ -30,10 +30,10 @@ async function enter(page, { requester = "Ada Subject", back = 2, regime = "GDPR
   await page.getByLabel("Regime").selectOption({ label: regime });
   await page.getByLabel("Received").fill(day(back));
   await page.getByLabel("Requester").fill(requester);
-  await page.getByLabel("What they wrote").fill("Give me everything that you have about me.");
+  await page.getByLabel("Request text").fill("Give me everything that you have about me.");
   await page.getByLabel("production").check();
-  await page.getByRole("button", { name: "Open the case" }).click();
-  await page.getByText("The case is open, and its clock runs.").waitFor();
+  await page.getByRole("button", { name: "Open case" }).click();
+  await page.getByText("Case opened. The clock is running.").waitFor();
   return page.url().split("?")[0];
 }
 
@@ -44,7 +44,7 @@ async function step(page, label, fill = async () => {}) {
   await fill(form);
   await form.getByLabel("Note").fill(`${label}: because it is time.`);
   await form.getByRole("button", { name: label }).click();
-  await page.getByText("The step is done, and in the system log.").waitFor();
+  await page.getByText(/^Case moved to /).waitFor();
 }
 
 for (const scripts of [true, false]) {
@@ -57,24 +57,24 @@ for (const scripts of [true, false]) {
     await page.getByRole("heading", { name: "Answer due in" }).waitFor();
     await page.getByText("Why this date").click();
     await page.getByText("one month from receipt").first().waitFor();
-    await step(page, "Identity check");
+    await step(page, "Check identity");
     await page.getByText("Approved: locked", { exact: false }).or(page.getByText("In progress: locked", { exact: false })).first().waitFor();
     await page.getByRole("link", { name: "Identity", exact: true }).click();
     await page.getByLabel("Method").selectOption({ label: "E-mail challenge" });
     await page.getByLabel("Outcome").selectOption({ label: "Confirmed" });
     await page.locator("#identity-note").fill("The code came back.");
-    await page.getByRole("button", { name: "Save the check" }).click();
+    await page.getByRole("button", { name: "Save check" }).click();
     await page.getByText("Saved.").waitFor();
     await page.getByRole("link", { name: /^Identifiers/ }).click();
-    await page.getByLabel("Stands in").selectOption({ label: "actor_id" });
+    await page.getByLabel("Field").selectOption({ label: "actor_id" });
     await page.getByLabel("Value").fill("usr_42");
     await page.getByLabel("Source").fill("CRM");
-    await page.getByRole("button", { name: "Add", exact: true }).click();
+    await page.getByRole("button", { name: "Add identifier" }).click();
     await page.getByRole("rowheader", { name: "usr_42" }).waitFor();
     await page.goto(address);
-    for (const label of ["Begin the work", "Send to review", "Approve"]) await step(page, label);
-    await step(page, "Note the delivery", (form) => form.getByLabel("Sent by").selectOption({ label: "Letter" }));
-    await step(page, "Close the case");
+    for (const label of ["Start work", "Send to review", "Approve"]) await step(page, label);
+    await step(page, "Mark as delivered", (form) => form.getByLabel("Sent by").selectOption({ label: "Letter" }));
+    await step(page, "Close case");
     assert.equal(await page.getByText("Next step").count(), 0, "a closed case stays as it is");
     await page.goto(`${cases()}/register`);
     await page.getByRole("row").filter({ hasText: name }).getByText("Answered").waitFor();
@@ -95,16 +95,16 @@ journey("an extension is announced within the first month and gives two more", (
   await enter(page);
   const due = () => page.locator("section[aria-labelledby=due] p:not(.big)").first().textContent();
   const first = await due();
-  const form = page.locator("details.move").filter({ has: page.getByText("Extend the time", { exact: true }) });
+  const form = page.locator("details.move").filter({ has: page.getByText("Extend deadline", { exact: true }) });
   await form.locator("summary").click();
-  await form.getByLabel("The requester was told").fill(day(10));
+  await form.getByLabel("Requester informed on").fill(day(10));
   await form.getByLabel("Note").fill("There is much of it.");
-  await form.getByRole("button", { name: "Extend the time" }).click();
+  await form.getByRole("button", { name: "Extend deadline" }).click();
   await page.getByText("from receipt to today", { exact: false }).waitFor();
   assert.equal(await page.locator("#extended-note").inputValue(), "There is much of it.", "what was typed stays");
   await page.locator("#extended-announced").fill(day(0));
-  await page.getByRole("button", { name: "Extend the time" }).click();
-  await page.getByText("The step is done").waitFor();
+  await page.getByRole("button", { name: "Extend deadline" }).click();
+  await page.getByText("Case moved to Extended.").waitFor();
   assert.notEqual(await due(), first);
   await page.getByText("Why this date").click();
   await page.getByText("Extended to 3 months from receipt", { exact: false }).waitFor();
@@ -114,14 +114,14 @@ journey("a refusal has a ground and stops the clock", () => browser, {}, async (
   await context.addCookies(cookies.officer);
   const address = await enter(page, { regime: "CCPA" });
   await page.getByText("Confirm receipt by", { exact: false }).waitFor();
-  await page.getByRole("button", { name: "Receipt was confirmed" }).click();
+  await page.getByRole("button", { name: "Mark receipt as confirmed" }).click();
   await page.getByText("Receipt confirmed", { exact: false }).first().waitFor();
-  await step(page, "Refuse", async (form) => {
+  await step(page, "Refuse request", async (form) => {
     await form.getByLabel("Ground").selectOption({ label: "Excessive, in particular repetitive" });
     await form.getByLabel("Sent by").selectOption({ label: "E-mail" });
   });
   await page.locator(".stepper [aria-current]").getByText("Refused").waitFor();
-  await step(page, "Close the case");
+  await step(page, "Close case");
   await page.goto(`${cases()}/register`);
   await page.getByRole("cell", { name: "Excessive, in particular repetitive" }).waitFor();
   await page.goto(address);
@@ -148,7 +148,7 @@ journey("a privacy officer and an administrator look at the same case, and an ow
     await page.locator("#requester").fill("Ada B. Subject");
     await page.locator("#intake-note").fill("Her whole name.");
     await page.getByRole("button", { name: "Save", exact: true }).click();
-    await page.getByText("Somebody else has changed this case meanwhile.", { exact: false }).waitFor();
+    await page.getByText("Someone else changed this case.", { exact: false }).waitFor();
     await page.getByText("She has moved.").waitFor();
     assert.equal(await page.locator("#requester").inputValue(), "Ada B. Subject");
     await admin.page.reload();

@@ -35,7 +35,7 @@ async function seesTheChange(page, scripts) {
   await page.getByText("Hash differs").waitFor();
   if (scripts) {
     await page.getByRole("button", { name: "Recompute in this browser" }).click();
-    await page.getByText("✗ Differs").waitFor();
+    await page.getByText("✗ Does not match").waitFor();
   }
 }
 
@@ -75,8 +75,8 @@ for (const scripts of [true, false]) {
       await page.getByRole("link", { name: "Refresh" }).click();
     }
     await broken.waitFor();
-    const failing = page.getByRole("region", { name: "The event that fails" });
-    const before = page.getByRole("region", { name: "The event before" });
+    const failing = page.getByRole("region", { name: "Failing event" });
+    const before = page.getByRole("region", { name: "Previous event" });
     const number = async (side) => Number((await side.getByRole("link").first().textContent()).replaceAll(/[#,]/g, ""));
     assert.equal(await number(failing), await number(before) + 1);
     await failing.getByRole("link").first().click();

@@ -35,7 +35,7 @@ for (const scripts of [true, false]) {
     await actor.fill("usr_3");
     await actor.press("Enter");
     await shows(1, "usr_3");
-    await page.getByRole("link", { name: "Without actor_id" }).click();
+    await page.getByRole("link", { name: "Remove the filter actor_id" }).click();
     await shows(4, "");
   });
 }

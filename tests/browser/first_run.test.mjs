@@ -20,15 +20,15 @@ for (const scripts of [true, false]) {
       await page.goto(link);
       if (scripts) {
         // The secret goes from the address into the form.
-        await page.getByLabel("Link, or what follows its #").waitFor({ state: "hidden" });
+        await page.getByLabel("Link, or the part after #").waitFor({ state: "hidden" });
         assert.ok(!page.url().includes("#"), page.url());
       } else {
-        await page.getByLabel("Link, or what follows its #").fill(link.split("#")[1]);
+        await page.getByLabel("Link, or the part after #").fill(link.split("#")[1]);
       }
       await page.getByLabel("Your e-mail").fill("me@example.org");
       await page.getByLabel("New password").fill("a few long words");
-      await page.getByRole("button", { name: "Claim" }).click();
-      await page.getByText("The account is yours.").waitFor();
+      await page.getByRole("button", { name: "Create owner account" }).click();
+      await page.getByText("Owner account created.").waitFor();
       await eventually("the file has lost the link", () => !server.firstRun().includes("/claim#"));
 
       await page.getByLabel("E-mail").fill("me@example.org");
@@ -47,16 +47,16 @@ for (const scripts of [true, false]) {
       await page.getByText("Hash recomputed by the server").waitFor();
       if (scripts) {
         await page.getByRole("button", { name: "Recompute in this browser" }).click();
-        await page.getByText("✓ Equal").waitFor();
+        await page.getByText("✓ Matches").waitFor();
       }
 
       // The link works once.
       await page.context().clearCookies();
       await page.goto(link);
-      await page.getByLabel("Link, or what follows its #").evaluate((input, secret) => { input.value = secret; }, link.split("#")[1]);
+      await page.getByLabel("Link, or the part after #").evaluate((input, secret) => { input.value = secret; }, link.split("#")[1]);
       await page.getByLabel("Your e-mail").fill("somebody@example.org");
       await page.getByLabel("New password").fill("some other words");
-      await page.getByRole("button", { name: "Claim" }).click();
+      await page.getByRole("button", { name: "Create owner account" }).click();
       await page.locator("#token-error").waitFor();
       assert.equal(await page.getByLabel("Your e-mail").inputValue(), "somebody@example.org", "what was typed is kept");
     } finally {

@@ -19,7 +19,7 @@ for (const scripts of [true, false]) {
     await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Frameworks" }).click();
     const change = async (name) => {
       await page.getByRole("region", { name: "GDPR", exact: true }).getByRole("link", { name: new RegExp(`^${name}`) }).click();
-      await page.getByLabel("I have read what changes").check();
+      await page.getByLabel("I have read the changes").check();
       await page.getByRole("button", { name: `${name} GDPR` }).click();
       await page.goto(`${server.url}/app/p/${project}/live/frameworks`);
     };

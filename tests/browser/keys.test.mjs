@@ -28,12 +28,12 @@ for (const scripts of [true, false]) {
 
     const revoke = row.locator("summary", { hasText: "Revoke" });
     await revoke.click();
-    await row.getByLabel("Type its name").fill("check");
-    await row.getByRole("button", { name: "Revoke now" }).click();
+    await row.getByLabel("Type the key name to confirm").fill("check");
+    await row.getByRole("button", { name: "Revoke key" }).click();
     await page.getByRole("alert").waitFor();
     await revoke.click();
-    await row.getByLabel("Type its name").fill("checkout");
-    await row.getByRole("button", { name: "Revoke now" }).click();
+    await row.getByLabel("Type the key name to confirm").fill("checkout");
+    await row.getByRole("button", { name: "Revoke key" }).click();
     await row.getByText("Revoked").first().waitFor();
     const refused = await server.api(key, "/v1/events", { action: "user.login" });
     assert.deepEqual([refused.status, refused.body.error.code], [401, "auth/key_revoked"]);
@@ -46,7 +46,7 @@ for (const scripts of [true, false]) {
     await page.getByRole("link", { name: "API keys" }).click();
     const row = page.getByRole("row").filter({ hasText: "live key" });
     await row.locator("summary", { hasText: "Roll" }).click();
-    await row.getByRole("button", { name: "Make a new key" }).click();
+    await row.getByRole("button", { name: "Create new key" }).click();
     const key = (await page.getByRole("region", { name: "API key", exact: true }).textContent()).trim();
     assert.notEqual(key, old);
     // Both work while the old one runs out.

@@ -58,7 +58,7 @@ function link(email) {
 /// Follows a link from the host to the end.
 async function enrol(page, email) {
   await page.goto(link(email));
-  const token = page.getByLabel("Link, or what follows its #");
+  const token = page.getByLabel("Link, or the part after #");
   if (await token.isVisible() && await token.inputValue() === "") await token.fill(page.url());
   await page.getByLabel("New password").fill(PASSWORD);
   await page.getByRole("button", { name: "Set password" }).click();
@@ -67,7 +67,7 @@ async function enrol(page, email) {
 
 async function confirm(page) {
   const secret = await page.getByRole("region", { name: "Key for the authenticator" }).textContent();
-  await page.getByLabel("The code that your authenticator shows").fill(code(secret));
+  await page.getByLabel("Code from your authenticator").fill(code(secret));
   await page.getByRole("button", { name: "Turn on and continue" }).click();
   await page.getByRole("heading", { name: "Tenants" }).waitFor();
   return secret;
@@ -153,9 +153,9 @@ for (const scripts of [true, false]) {
     await enrol(page, email);
     await page.goto(`${server.url}/ops/storage`);
     await page.getByRole("heading", { name: "Set up your authenticator" }).waitFor();
-    await page.getByLabel("The code that your authenticator shows").fill("000000");
+    await page.getByLabel("Code from your authenticator").fill("000000");
     await page.getByRole("button", { name: "Turn on and continue" }).click();
-    await page.getByRole("alert").filter({ hasText: "The code is wrong" }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "Wrong code" }).waitFor();
     const secret = await confirm(page);
     await page.getByRole("button", { name: "Sign out" }).click();
     await submitPassword(page, email);
@@ -172,15 +172,15 @@ for (const scripts of [true, false]) {
     await page.goto(`${server.url}/ops/storage`);
     await page.getByText(`${chain.project}/live ends at event 2, but it had reached 5`).waitFor();
     await page.getByRole("link", { name: "Losses" }).first().click();
-    await page.getByRole("row").filter({ hasText: chain.project }).getByRole("link", { name: "Look at it" }).click();
+    await page.getByRole("row").filter({ hasText: chain.project }).getByRole("link", { name: "Review" }).click();
     await page.getByText("events 3 to 5 (3 events)").waitFor();
     await page.getByLabel("Reason").fill("The disk was replaced; no backup has the events.");
     await page.getByLabel(/^Type “/).fill("something else");
-    await page.getByRole("button", { name: "Accept the loss" }).click();
+    await page.getByRole("button", { name: "Accept loss" }).click();
     await page.locator("#name-error").waitFor();
     assert.equal(await page.getByLabel("Reason").inputValue(), "The disk was replaced; no backup has the events.");
     await page.getByLabel(/^Type “/).fill(chain.name);
-    await page.getByRole("button", { name: "Accept the loss" }).click();
+    await page.getByRole("button", { name: "Accept loss" }).click();
     await page.getByRole("status").filter({ hasText: "accepted as event 3 of the chain" }).waitFor();
     assert.equal(await page.getByRole("row").filter({ hasText: chain.project }).count(), 0);
 
@@ -198,10 +198,10 @@ for (const scripts of [true, false]) {
     await page.getByRole("link", { name: "Organisation to be looked at" }).click();
     await page.getByLabel("Plan", { exact: true }).selectOption("entry");
     await page.getByRole("button", { name: "Save plan and trial" }).click();
-    await page.getByRole("status").filter({ hasText: "Plan, billing and trial" }).waitFor();
+    await page.getByRole("status").filter({ hasText: "Saved, and recorded" }).waitFor();
     await page.getByText("of 250,000").first().waitFor();
-    await page.getByLabel("Requests a second, in place of the plan's").fill(scripts ? "12" : "13");
+    await page.getByLabel("Requests per second, instead of the plan's").fill(scripts ? "12" : "13");
     await page.getByRole("button", { name: "Save rate", exact: true }).click();
-    await page.getByText(`${scripts ? 12 : 13} requests a second`).waitFor();
+    await page.getByText(`${scripts ? 12 : 13} requests per second`).waitFor();
   });
 }

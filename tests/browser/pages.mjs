@@ -137,7 +137,7 @@ export async function furnish(page, url, place) {
     await page.goto(`${url}/app/o/${place.organisation}/cases/new`);
     await page.getByLabel("Requester").fill("Ada <b>Subject</b>");
     await page.getByLabel("production").check();
-    await page.getByRole("button", { name: "Open the case" }).click();
+    await page.getByRole("button", { name: "Open case" }).click();
     await page.getByRole("heading", { name: /^Access request DSAR-/ }).waitFor();
     place.case = new URL(page.url()).pathname.split("/").at(-1);
     await furnishCase(page, page.url().split("?")[0], place);
@@ -145,9 +145,9 @@ export async function furnish(page, url, place) {
   if (has("/app/p/{project}/{mode}/views/share")) {
     await page.goto(`${here}/views?query=action%3Duser.login`);
     await page.getByLabel("Name").fill("Sign-ins");
-    await page.getByLabel("All who may see").check();
+    await page.getByLabel("Everyone who can see").check();
     await page.getByLabel("Pin to Overview").check();
-    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await page.getByRole("button", { name: "Save view" }).click();
     await page.getByRole("heading", { name: "Events", exact: true }).waitFor();
   }
 }
@@ -158,17 +158,17 @@ async function furnishCase(page, here, place) {
   await page.goto(`${here}/identity`);
   await page.getByLabel("Outcome").selectOption({ label: "Confirmed" });
   await page.locator("#identity-note").fill("The code came back.");
-  await page.getByRole("button", { name: "Save the check" }).click();
+  await page.getByRole("button", { name: "Save check" }).click();
   await page.goto(here);
-  const form = page.locator("details.move").filter({ has: page.getByText("Begin the work", { exact: true }) });
+  const form = page.locator("details.move").filter({ has: page.getByText("Start work", { exact: true }) });
   await form.locator("summary").click();
   await form.getByLabel("Note").fill("It begins.");
-  await form.getByRole("button", { name: "Begin the work" }).click();
+  await form.getByRole("button", { name: "Start work" }).click();
   await page.goto(`${here}/identifiers`);
-  await page.getByLabel("Stands in").selectOption({ label: "actor_id" });
+  await page.getByLabel("Field").selectOption({ label: "actor_id" });
   await page.getByLabel("Value").fill(place.actor ?? "usr_1");
   await page.getByLabel("Source").fill("CRM");
-  await page.getByRole("button", { name: "Add", exact: true }).click();
+  await page.getByRole("button", { name: "Add identifier" }).click();
   await page.goto(`${here}/search`);
   await page.getByRole("button", { name: "Start search" }).click();
   for (let turn = 0; turn < 200 && await page.getByRole("cell", { name: "Done" }).count() === 0; turn += 1) {

@@ -15,7 +15,7 @@ async function enrol(page) {
   await card.getByLabel("Password").fill(PASSWORD);
   await card.getByRole("button", { name: "Set up" }).click();
   const secret = await page.getByRole("region", { name: "Key for the authenticator" }).textContent();
-  await card.getByLabel("The code that your authenticator shows").fill(code(secret));
+  await card.getByLabel("Code from your authenticator").fill(code(secret));
   await card.getByLabel("Password").fill(PASSWORD);
   await card.getByRole("button", { name: "Turn on" }).click();
   await page.getByRole("heading", { name: "Recovery codes" }).waitFor();
@@ -30,23 +30,23 @@ for (const scripts of [true, false]) {
     await submitPassword(page, server, people.owner);
     await page.getByRole("link", { name: "Settings" }).click();
     const form = page.getByRole("form", { name: "Authenticators" });
-    await form.getByLabel("Every member needs an authenticator").check();
+    await form.getByLabel("Require an authenticator for every member").check();
     await form.getByRole("button", { name: "Save authenticators" }).click();
     await form.getByText("needs an authenticator on your own account first").waitFor();
     await page.getByRole("link", { name: people.owner }).click();
     await enrol(page);
     await page.goto(server.url);
     await page.getByRole("link", { name: "Settings" }).click();
-    await form.getByLabel("Every member needs an authenticator").check();
+    await form.getByLabel("Require an authenticator for every member").check();
     await form.getByRole("button", { name: "Save authenticators" }).click();
     await page.getByRole("status").filter({ hasText: "Saved." }).waitFor();
     await page.getByRole("button", { name: "Sign out" }).click();
 
     // Somebody without one gets no further than the account.
     await submitPassword(page, server, people.developer);
-    await page.getByRole("alert").filter({ hasText: "Strict <b> needs an authenticator of every member." }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "Strict <b> requires an authenticator." }).waitFor();
     await page.goto(`${server.url}/app`);
-    await page.getByRole("alert").filter({ hasText: "needs an authenticator" }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "requires an authenticator" }).waitFor();
     assert.equal(new URL(page.url()).pathname, "/app/account");
     await enrol(page);
     await page.goto(`${server.url}/app`);
@@ -59,15 +59,15 @@ for (const scripts of [true, false]) {
     await submitPassword(page, server, people.admin);
     await page.getByRole("link", { name: "Settings" }).click();
     const sessions = page.getByRole("form", { name: "Sessions" });
-    await sessions.getByLabel("Minutes without use").fill("3");
+    await sessions.getByLabel("Sign out after inactivity (minutes)").fill("3");
     await sessions.getByRole("button", { name: "Save sessions" }).click();
     await sessions.getByText("It must be a whole number from 5 to 720.").waitFor();
-    assert.equal(await sessions.getByLabel("Minutes without use").inputValue(), "3");
-    await sessions.getByLabel("Minutes without use").fill("30");
+    assert.equal(await sessions.getByLabel("Sign out after inactivity (minutes)").inputValue(), "3");
+    await sessions.getByLabel("Sign out after inactivity (minutes)").fill("30");
     await sessions.getByRole("button", { name: "Save sessions" }).click();
     await page.getByRole("status").waitFor();
-    assert.equal(await sessions.getByLabel("Minutes without use").inputValue(), "30");
-    await page.getByLabel("Name of the zone").fill("Europe/Paris");
+    assert.equal(await sessions.getByLabel("Sign out after inactivity (minutes)").inputValue(), "30");
+    await page.getByLabel("Time zone name").fill("Europe/Paris");
     await page.getByRole("button", { name: "Save time zone" }).click();
     await page.getByText("(Europe/Paris)").first().waitFor();
   });
@@ -79,7 +79,7 @@ for (const scripts of [true, false]) {
     const form = page.getByRole("form", { name: "Chosen" });
     await form.getByLabel("A key has expired").uncheck();
     await form.getByRole("button", { name: "Save" }).click();
-    await page.getByRole("status").filter({ hasText: "Your choice of notices is saved." }).waitFor();
+    await page.getByRole("status").filter({ hasText: "Notifications saved." }).waitFor();
     assert.equal(await form.getByLabel("A key has expired").isChecked(), false);
     assert.equal(await form.getByLabel("The trial has ended").isChecked(), true);
   });

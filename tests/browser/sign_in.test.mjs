@@ -14,7 +14,7 @@ for (const scripts of [true, false]) {
   journey(`a wrong password says so and keeps the address${without}`, () => browser, { scripts }, async (page) => {
     const { people } = await server.organisation();
     await submitPassword(page, server, people.developer, "not the password");
-    await page.getByRole("alert").filter({ hasText: "E-mail or password is wrong." }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "Wrong e-mail or password." }).waitFor();
     assert.equal(await page.getByLabel("E-mail").inputValue(), people.developer);
     await page.getByLabel("Password").fill(PASSWORD);
     await page.getByRole("button", { name: "Sign in" }).click();
@@ -30,12 +30,12 @@ for (const scripts of [true, false]) {
     await card.getByRole("button", { name: "Set up" }).click();
     const secret = await page.getByRole("region", { name: "Key for the authenticator" }).textContent();
 
-    await card.getByLabel("The code that your authenticator shows").fill("000000");
+    await card.getByLabel("Code from your authenticator").fill("000000");
     await card.getByLabel("Password").fill(PASSWORD);
     await card.getByRole("button", { name: "Turn on" }).click();
     await page.locator("#code-error").waitFor();
     const used = code(secret);
-    await card.getByLabel("The code that your authenticator shows").fill(used);
+    await card.getByLabel("Code from your authenticator").fill(used);
     await card.getByLabel("Password").fill(PASSWORD);
     await card.getByRole("button", { name: "Turn on" }).click();
     const codes = (await page.locator("section", { hasText: "Recovery codes" }).locator("pre").first().textContent()).trim().split(/\s+/);
@@ -45,7 +45,7 @@ for (const scripts of [true, false]) {
     await submitPassword(page, server, people.admin);
     await page.getByLabel("Code", { exact: true }).fill(used);
     await page.getByRole("button", { name: "Continue" }).click();
-    await page.getByRole("alert").filter({ hasText: "The code is wrong, or was used before." }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "Wrong code, or already used." }).waitFor();
     await page.getByLabel("Code", { exact: true }).fill(code(secret, 1));
     await page.getByRole("button", { name: "Continue" }).click();
     await inside(page).waitFor();

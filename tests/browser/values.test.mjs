@@ -56,12 +56,12 @@ journey("an event is copied, verified around and exported by single keys", () =>
   const id = await copied();
   assert.match(id, /^[0-9A-Z]{26}$/);
   await page.keyboard.press("y");
-  await page.getByText("Copied the link to the event.").waitFor();
+  await page.getByText("Copied a link to the event.").waitFor();
   const link = await copied();
   assert.equal(link, `${server.url}/app/e/${id}?p=${place.project}`);
   await page.keyboard.press("v");
   await page.waitForURL((url) => url.pathname.endsWith("/verify"));
-  assert.deepEqual([await page.getByLabel("First number").inputValue(), await page.getByLabel("Last number").inputValue()], ["1", "45"]);
+  assert.deepEqual([await page.getByLabel("From #").inputValue(), await page.getByLabel("To #").inputValue()], ["1", "45"]);
   await page.goto(link);
   await page.getByRole("heading", { name: "user.login by usr 4" }).waitFor();
   await page.keyboard.press("c");
@@ -71,7 +71,7 @@ journey("an event is copied, verified around and exported by single keys", () =>
   await page.waitForURL((url) => url.searchParams.get("around") === "44");
   await page.goto(`${here()}/events?action=user.login`);
   await page.keyboard.press("y");
-  await page.getByText("Copied the address of this page.").waitFor();
+  await page.getByText("Copied a link to this page.").waitFor();
   assert.equal(await copied(), page.url());
   await page.keyboard.press("t");
   await page.getByRole("button", { name: "Show UTC" }).waitFor();
@@ -90,8 +90,8 @@ journey("events that arrive below the top wait for a key, and a space pauses", (
   await page.evaluate(() => { document.activeElement.blur(); scrollTo(0, document.body.scrollHeight); });
   const before = await rows(page);
   await server.send(place.live, { action: "user.logout", actor_id: "late" });
-  await page.getByRole("button", { name: "1 new: show them" }).waitFor();
-  assert.equal(await rows(page), before, "nobody's place moves");
+  await page.getByRole("button", { name: "Show 1 new" }).waitFor();
+  assert.equal(await rows(page), before, "the list does not move");
   await page.keyboard.press("r");
   await page.getByRole("link", { name: "late", exact: true }).waitFor();
   await page.keyboard.press(" ");
@@ -104,7 +104,7 @@ for (const scripts of [true, false]) {
     await context.addCookies(cookies);
     await page.goto(`${here()}/events?action=document.shared`);
     await page.getByRole("rowheader").first().getByRole("link").click();
-    await page.getByRole("link", { name: "All but this document.shared" }).click();
+    await page.getByRole("link", { name: "Exclude document.shared" }).click();
     await page.waitForURL((url) => url.searchParams.get("q") === "-action:document.shared");
     assert.equal(await page.getByRole("link", { name: "document.shared", exact: true }).count(), 0);
   });
@@ -115,9 +115,9 @@ for (const scripts of [true, false]) {
     await page.goto(`${here()}/events?action=document.shared`);
     await page.getByRole("link", { name: "Save this view" }).click();
     await page.getByLabel("Name").fill(name);
-    await page.getByLabel("All who may see production").check();
+    await page.getByLabel("Everyone who can see production").check();
     await page.getByLabel("Pin to Overview").check();
-    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await page.getByRole("button", { name: "Save view" }).click();
     await page.waitForURL((url) => url.pathname.endsWith("/events"));
     await context.clearCookies();
     await context.addCookies(await signedIn(browser, server, place.people.developer));
@@ -131,22 +131,22 @@ for (const scripts of [true, false]) {
     await context.addCookies(cookies);
     await page.goto(`${here()}/views`);
     await page.getByRole("button", { name: new RegExp(`^Stop sharing.*${name}$`) }).click();
-    await page.getByText("The view is yours alone again.").waitFor();
+    await page.getByText("View no longer shared.").waitFor();
     await page.getByRole("button", { name: `Remove ${name}` }).click();
-    await page.getByText("The view is removed.").waitFor();
+    await page.getByText("View removed.").waitFor();
   });
 
   journey(`reads are counted when that is asked for${how}`, () => browser, { scripts }, async (page, { context }) => {
     await context.addCookies(cookies);
     await server.send(place.live, { action: "record.viewed", actor_id: "reader" });
     await page.goto(here());
-    await page.getByText(/reads? (is|are) left out\./).waitFor();
+    await page.getByText(/read events? hidden\./).waitFor();
     assert.equal(await page.getByRole("link", { name: "record.viewed" }).count(), 0);
-    await page.getByRole("link", { name: "With reads" }).click();
+    await page.getByRole("link", { name: "Show reads" }).click();
     await page.getByRole("link", { name: "record.viewed" }).waitFor();
     await page.getByRole("link", { name: "7 days" }).click();
     await page.waitForURL((url) => url.searchParams.get("reads") === "with" && url.searchParams.get("days") === "7");
-    await page.getByRole("link", { name: "Without reads" }).click();
+    await page.getByRole("link", { name: "Hide reads" }).click();
     await page.waitForURL((url) => url.searchParams.get("reads") === null && url.searchParams.get("days") === "7");
   });
 }

@@ -133,7 +133,7 @@ pub fn described(reason: &Reason) -> String {
         Reason::Received(date) => format!("Received {}.", long_day(*date)),
         Reason::Period(period, date) => format!("{period} from receipt: {}.", long_day(*date)),
         Reason::MonthEnd(date) => {
-            format!("That month has no such day, so its last one: {}.", long_day(*date))
+            format!("That month has no such day, so its last day counts: {}.", long_day(*date))
         }
         Reason::Extended(period, date) => {
             format!("Extended to {period} from receipt: {}.", long_day(*date))
@@ -144,7 +144,7 @@ pub fn described(reason: &Reason) -> String {
             format!("Paused from {}, {until}: {days} more.", long_day(*from))
         }
         Reason::DayOff { was, is } => {
-            format!("{} is a day off, so the next working day: {}.", long_day(*was), long_day(*is))
+            format!("{} is not a working day, so the next one counts: {}.", long_day(*was), long_day(*is))
         }
     }
 }
@@ -167,11 +167,11 @@ pub fn parse_holidays(text: &str) -> Result<BTreeSet<Date>, FieldError> {
     let written = text.lines().map(str::trim).filter(|line| !line.is_empty());
     for (at, line) in written.enumerate() {
         if at >= HOLIDAYS_MAX {
-            return Err(FieldError::new("holidays", format!("must have at most {HOLIDAYS_MAX} days")));
+            return Err(FieldError::new("holidays", format!("Enter at most {HOLIDAYS_MAX} days")));
         }
         let known = sealog_core::time::Date::parse(line).and_then(|_| line.parse::<Date>().ok());
         let shown: String = line.chars().take(40).collect();
-        let problem = || format!("must have one day in each line, as 2026-12-25; {shown:?} is none");
+        let problem = || format!("{shown:?} is not a date. Use 2026-12-25");
         holidays.insert(known.ok_or_else(|| FieldError::new("holidays", problem()))?);
     }
     Ok(holidays)

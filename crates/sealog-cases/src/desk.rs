@@ -134,10 +134,10 @@ impl CaseDesk {
             (known.kind, &known.path, &known.value) == (identifier.kind, &identifier.path, &identifier.value)
         };
         if before.identifiers.iter().any(is_known) {
-            return Err(FieldError::new("value", "is among the identifiers already").into());
+            return Err(FieldError::new("value", "is already an identifier of this case").into());
         }
         if before.identifiers.len() >= fields::IDENTIFIERS_MAX {
-            let problem = format!("is one too many: a case has at most {}", fields::IDENTIFIERS_MAX);
+            let problem = format!("exceeds the limit of {} identifiers", fields::IDENTIFIERS_MAX);
             return Err(FieldError::new("value", problem).into());
         }
         let mut case = before.clone();
@@ -166,7 +166,8 @@ impl CaseDesk {
     ) -> Result<Case, CaseError> {
         let before = self.find(seen).await?;
         if before.answer.is_some() || before.state == CaseState::Approved {
-            let problem = "The answer was approved with the identity as it is. Take it back to review first.";
+            let problem =
+                "The answer is approved with the current identity check. Move the case back to review first.";
             return Err(CaseError::Refused(problem.into()));
         }
         let identity = IdentityCheck {
@@ -183,7 +184,7 @@ impl CaseDesk {
     pub async fn confirm_receipt(&self, seen: Seen, note: &str) -> Result<Case, CaseError> {
         let before = self.find(seen).await?;
         if before.confirmed_at_ms.is_some() {
-            return Err(CaseError::Refused("Receipt was confirmed already.".into()));
+            return Err(CaseError::Refused("Receipt is already confirmed.".into()));
         }
         let case = Case { confirmed_at_ms: Some(self.world.now_ms()), ..before.clone() };
         self.save(seen, &before, case, note, told::CHANGED).await
@@ -240,7 +241,7 @@ impl CaseDesk {
             return Err(self.stale(case, seen.revision).await?);
         }
         if case.state == CaseState::Closed {
-            return Err(CaseError::Refused("The case is closed, and stays as it is.".into()));
+            return Err(CaseError::Refused("The case is closed and cannot be changed.".into()));
         }
         Ok(case)
     }

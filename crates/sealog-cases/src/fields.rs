@@ -68,7 +68,7 @@ impl IntakeInput {
             _ => None,
         };
         let received = day("received", &self.received)?;
-        let received = received.ok_or_else(|| FieldError::new("received", "must be a day"))?;
+        let received = received.ok_or_else(|| FieldError::new("received", "must be a date"))?;
         if day_of(received.start_ms()) > today {
             return Err(FieldError::new("received", "must not be in the future"));
         }
@@ -93,7 +93,7 @@ impl IntakeInput {
 impl ScopeInput {
     pub(super) fn read(&self) -> Result<CaseScope, FieldError> {
         if self.projects.len() > PROJECTS_MAX {
-            return Err(FieldError::new("project", format!("must be at most {PROJECTS_MAX}")));
+            return Err(FieldError::new("project", format!("must be at most {PROJECTS_MAX} projects")));
         }
         let projects = self.projects.iter().map(|id| Uuid::parse(id).map(ProjectId));
         let projects: Option<BTreeSet<ProjectId>> = projects.collect();
@@ -126,7 +126,7 @@ impl IdentifierInput {
 }
 
 pub(super) fn unknown(field: &str) -> FieldError {
-    FieldError::new(field, "must be one of those that are offered")
+    FieldError::new(field, "must be one of the options")
 }
 
 pub(super) fn word<T>(field: &str, given: &str, parse: fn(&str) -> Option<T>) -> Result<T, FieldError> {
@@ -159,7 +159,7 @@ fn some_line(field: &str, given: &str) -> Result<String, FieldError> {
 /// Every step has one.
 pub(super) fn note(given: &str) -> Result<String, FieldError> {
     let note = text("note", given, NOTE_CHARACTERS_MAX)?;
-    if note.is_empty() { Err(FieldError::new("note", "must not be empty: say why")) } else { Ok(note) }
+    if note.is_empty() { Err(FieldError::new("note", "must not be empty: give a reason")) } else { Ok(note) }
 }
 
 fn days(field: &str, given: &str, least: u32) -> Result<u32, FieldError> {
@@ -170,9 +170,9 @@ fn days(field: &str, given: &str, least: u32) -> Result<u32, FieldError> {
 pub(super) fn day(field: &str, given: &str) -> Result<Option<Date>, FieldError> {
     match given.trim() {
         "" => Ok(None),
-        text => {
-            Date::parse(text).map(Some).ok_or_else(|| FieldError::new(field, "must be a day, as 2026-12-31"))
-        }
+        text => Date::parse(text)
+            .map(Some)
+            .ok_or_else(|| FieldError::new(field, "must be a date, such as 2026-12-31")),
     }
 }
 

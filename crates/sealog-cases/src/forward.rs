@@ -66,7 +66,7 @@ impl CaseForward {
                 Ok(0) => {}
                 Ok(_) => continue,
                 Err(error) => {
-                    tracing::warn!(%error, retry_in_s = self.every.as_secs(), "cannot read the events that cases leave in projects; retrying");
+                    tracing::warn!(%error, retry_in_s = self.every.as_secs(), "failed to read pending case events; retrying");
                 }
             }
             tokio::select! {
@@ -83,7 +83,7 @@ impl CaseForward {
             let outcome = match self.send(event).await {
                 Ok(outcome) => outcome,
                 Err(error) => {
-                    tracing::warn!(case = %event.case_id.0, %error, retry_in_s = RETRY_MS / 1000, "an event of a case could not be appended; retrying");
+                    tracing::warn!(case = %event.case_id.0, %error, retry_in_s = RETRY_MS / 1000, "failed to append a case event; retrying");
                     let retry_at_ms = self.world.now_ms().saturating_add(RETRY_MS);
                     CaseEventOutcome::Failed { cause: error.to_string(), retry_at_ms }
                 }
@@ -127,7 +127,7 @@ impl CaseForward {
         match sent {
             Ok(ingested) => Ok(CaseEventOutcome::Sealed { chain_seq: ingested.receipt.first_seq, now_ms }),
             Err(IngestError::Reject(Reject::IdempotencyInFlight)) => {
-                Err(StoreError::Unavailable("it is being appended by somebody else".into()))
+                Err(StoreError::Unavailable("another request is appending it".into()))
             }
             Err(IngestError::Reject(reject) | IngestError::InBatch { reject, .. }) => {
                 refused(reject.to_string())

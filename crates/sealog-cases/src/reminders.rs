@@ -56,7 +56,7 @@ impl CaseReminders {
                 }
                 Ok(None) => after = None,
                 Err(error) => {
-                    tracing::warn!(%error, retry_in_s = self.every.as_secs(), "cannot look for cases that are due; retrying");
+                    tracing::warn!(%error, retry_in_s = self.every.as_secs(), "failed to find due cases; retrying");
                 }
             }
             tokio::time::sleep(self.every).await;
@@ -74,7 +74,7 @@ impl CaseReminders {
                 // those of laws.
                 let looked = caught(self.look_at(case, &mut offices)).await;
                 if let Some(cause) = of_one_row(looked)? {
-                    tracing::error!(case = %case.id.0, tenant = %case.tenant_id, cause, "a case cannot be looked at, and nobody is reminded of it; the others go on");
+                    tracing::error!(case = %case.id.0, tenant = %case.tenant_id, cause, "failed to check a case for reminders; it gets none, other cases continue");
                 }
             }
             // Rows that cannot be read are left out, so a short page is not the last one.
@@ -118,7 +118,7 @@ impl CaseReminders {
             // Whoever has a case of their own is reminded of it all the same.
             Err(error) => {
                 if let Some(cause) = of_one_row(Ok(Err(error)))? {
-                    tracing::error!(tenant = %tenant_id, cause, "the members of an organisation cannot be read; nobody is reminded of its cases that are nobody's");
+                    tracing::error!(tenant = %tenant_id, cause, "failed to read the members of an organisation; its unassigned cases get no reminders");
                 }
                 Vec::new()
             }

@@ -67,12 +67,12 @@ pub(super) fn advance(
 ) -> Result<(), CaseError> {
     let refused = |problem: &str| Err(CaseError::Refused(problem.to_owned()));
     let Some(transition) = states::find(case.state, to) else {
-        return refused("A case does not go there from where it is.");
+        return refused("The case cannot move there from its current state.");
     };
     match transition.needs {
         Needs::Nothing => {}
         Needs::Identity | Needs::Delivery if !case.is_identity_confirmed() => {
-            return refused("The identity of the requester is not confirmed. Nothing is disclosed before.");
+            return refused("Confirm the requester's identity first.");
         }
         Needs::Identity => {}
         Needs::Delivery => {
@@ -89,7 +89,7 @@ pub(super) fn advance(
         Needs::Extension => case.extension = Some(extension(case, step, calendar, now_ms)?),
         Needs::SameState => {
             if case.state_before_pause != Some(to) {
-                return refused("The case goes on in the state in which it was paused.");
+                return refused("A paused case returns only to the state it was paused in.");
             }
         }
     }
@@ -119,19 +119,19 @@ pub(super) fn advance(
 /// The requester must have been told within the first period.
 fn extension(case: &Case, step: &Move, calendar: &Calendar, now_ms: u64) -> Result<CaseExtension, CaseError> {
     if case.extension.is_some() {
-        return Err(CaseError::Refused("The time was extended already.".into()));
+        return Err(CaseError::Refused("The deadline was already extended.".into()));
     }
     let reason = word("extension_reason", &step.extension_reason, ExtensionReason::parse)?;
     let announced = fields::day("announced", &step.announced)?;
     let today = calendar.day_at(now_ms);
     let announced = announced.map_or(today, |day| day_of(day.start_ms()));
     if announced > today || announced < day_of(case.intake.received_at_ms) {
-        let problem = "must be a day from receipt to today: the requester is told first";
+        let problem = "must be the day you informed the requester, from receipt to today";
         return Err(FieldError::new("announced", problem).into());
     }
     let until = dates_of(case, calendar, now_ms).extension_until;
     let Some(until) = until else {
-        return Err(CaseError::Refused("The regime of this case has no extension.".into()));
+        return Err(CaseError::Refused("This regime allows no extension.".into()));
     };
     if days_left(until, announced) < 0 {
         let problem = format!("must be within the first period, which ended {}", long_day(until));

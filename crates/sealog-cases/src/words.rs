@@ -42,7 +42,7 @@ names! {
         Ccpa => "CCPA",
         HipaaAccess => "HIPAA, access",
         HipaaAccounting => "HIPAA, accounting of disclosures",
-        Custom => "Own time",
+        Custom => "Custom deadline",
     }
     CaseType {
         Access => "Access",

@@ -75,12 +75,12 @@ function say(text) {
 function copy(text, what) {
   if (!text) return false;
   const done = navigator.clipboard?.writeText(text) ?? Promise.reject(new Error("no clipboard"));
-  done.then(() => say(`Copied ${what}.`), () => say("Nothing was copied: this browser does not allow it here."));
+  done.then(() => say(`Copied ${what}.`), () => say("Cannot copy: this browser blocks access to the clipboard."));
   return true;
 }
 
 const copyId = () => copy(event()?.id, "the log_id");
-const copyLink = () => { const found = event(); return copy(found?.link ?? location.href, found ? "the link to the event" : "the address of this page"); };
+const copyLink = () => { const found = event(); return copy(found?.link ?? location.href, found ? "a link to the event" : "a link to this page"); };
 
 /** Of the page, else around the row that has the focus. */
 function verify() {

@@ -18,10 +18,10 @@ if (source && result && crypto.subtle) {
       const hash = Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
       const equal = hash === source.dataset.recompute;
       outcome.className = equal ? "result ok" : "result bad";
-      outcome.textContent = equal ? `✓ Equal: ${hash}` : `✗ Differs: ${hash}`;
+      outcome.textContent = equal ? `✓ Matches: ${hash}` : `✗ Does not match: ${hash}`;
     } catch (error) {
       outcome.className = "result bad";
-      outcome.textContent = `Could not hash it: ${error.message}`;
+      outcome.textContent = `Hashing failed: ${error.message}`;
     }
   });
 }

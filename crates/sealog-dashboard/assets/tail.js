@@ -15,7 +15,7 @@ function begin() {
     // No event yet: the first one brings the list.
     const waits = document.createElement("p");
     waits.setAttribute("role", "status");
-    waits.textContent = "Listening for the first event…";
+    waits.textContent = "Waiting for the first event…";
     place.append(waits);
     listen(place.dataset.tail, () => location.reload(), (text) => { waits.textContent = text; });
     return;
@@ -45,16 +45,16 @@ function begin() {
     while (rows.rows.length > LIMIT) rows.rows[rows.rows.length - 1].remove();
     document.dispatchEvent(new Event("sealog:rows"));
     shown = arrived;
-    say(`${arrived} new since you began.`);
+    say(`${arrived} new since you started.`);
   };
   const arrive = (data) => {
     arrived += data.split("</tr>").length - 1;
     waiting.push(data);
-    // Nobody's place in the list moves while they read.
+    // The list does not move while it is read.
     if (place.getBoundingClientRect().top >= 0) show();
     else {
       more.hidden = false;
-      more.textContent = `${arrived - shown} new: show them`;
+      more.textContent = `Show ${arrived - shown} new`;
       say(`${arrived - shown} new.`);
     }
   };
@@ -75,7 +75,7 @@ function begin() {
     say("Waiting for events.");
     listen(place.dataset.tail, arrive, stop, say);
   };
-  button.addEventListener("click", () => (source ? stop("Paused. Live again shows what was missed.") : start()));
+  button.addEventListener("click", () => (source ? stop("Paused. Select Live to see what you missed.") : start()));
   more.addEventListener("click", () => { scrollTo(0, 0); show(); });
   addEventListener("scroll", () => { if (waiting.length && place.getBoundingClientRect().top >= 0) show(); }, { passive: true });
   stop("");
@@ -89,9 +89,9 @@ function listen(address, arrive, stop, say) {
     last = message.lastEventId;
     arrive(message.data);
   });
-  source.addEventListener("thinned", (message) => say?.(`Display thinned by ${message.data}, nothing lost.`));
+  source.addEventListener("thinned", (message) => say?.(`${message.data} not shown here to keep up. All are stored.`));
   source.addEventListener("error", () => {
-    if (source?.readyState === EventSource.CLOSED) stop("The live view has ended. Load the page again.");
+    if (source?.readyState === EventSource.CLOSED) stop("Live view ended. Reload the page.");
   });
 }
 

@@ -21,7 +21,7 @@ if (zone) {
   button.dataset.key = "t";
   const label = () => {
     button.textContent = isLocal() ? "Show UTC" : "Show local times";
-    zone.textContent = isLocal() ? "Times of events are local." : "Times are UTC.";
+    zone.textContent = isLocal() ? "Event times are local." : "Times are UTC.";
   };
   button.addEventListener("click", () => {
     localStorage.setItem(KEY, isLocal() ? "0" : "1");

@@ -99,7 +99,7 @@ impl Bars {
                     number(events)
                 )
             }
-            _ => "No events on these days.".to_owned(),
+            _ => "No events in this period.".to_owned(),
         };
         let label = |at: usize| days.get(at).map(|(day, _)| short_day(*day));
         let last = days.len().saturating_sub(1);
@@ -233,7 +233,7 @@ mod tests {
             bars.summary
         );
         assert_eq!(bars.bars.iter().map(|bar| bar.is_open).collect::<Vec<_>>(), [false, false, true]);
-        assert_eq!(Bars::new("x", &[], 0, |_| None).summary, "No events on these days.");
+        assert_eq!(Bars::new("x", &[], 0, |_| None).summary, "No events in this period.");
     }
 
     #[test]

@@ -120,7 +120,7 @@ pub(crate) fn check_request(origin: &str, method: &Method, asked: &Asked) -> Res
     if asked.query.len() > QUERY_BYTES_MAX {
         return Err(Problem::new(
             Code::ValidationInvalidField,
-            "The address of this page is too long. Use a shorter search or fewer filters.",
+            "The URL is too long. Use a shorter search or fewer filters.",
         ));
     }
     Ok(())
@@ -144,7 +144,7 @@ fn check_site(own_origin: &str, method: &Method, asked: &Asked) -> Result<(), Pr
         (None, Some(origin)) => origin.eq_ignore_ascii_case(own_origin.as_bytes()),
         (None, None) => true,
     };
-    let message = "The request comes from another site. Open the page itself and try again.";
+    let message = "The request came from another site. Open this page directly and try again.";
     if is_ours { Ok(()) } else { Err(Problem::new(Code::RequestCrossSite, message)) }
 }
 
@@ -264,11 +264,17 @@ async fn read_form_below(
     bytes_max: usize,
 ) -> Result<Vec<(String, Secret)>, Problem> {
     if !is_form(headers) {
-        return Err(Problem::new(Code::RequestMalformed, "This is no form."));
+        return Err(Problem::new(
+            Code::RequestMalformed,
+            "This is not a valid form. Reload the page and try again.",
+        ));
     }
     let body = to_bytes(body, bytes_max).await;
     let body = body.map_err(|_| {
-        Problem::new(Code::ValidationBodyTooLarge, "The form is too large, or did not arrive in time.")
+        Problem::new(
+            Code::ValidationBodyTooLarge,
+            "The form is too large or arrived too late. Shorten it, or try again.",
+        )
     })?;
     Ok(form_urlencoded::parse(&body)
         .map(|(name, value)| (name.into_owned(), Secret(value.into_owned())))

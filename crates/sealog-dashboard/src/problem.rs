@@ -17,7 +17,7 @@ const ATTEMPTS_RETRY_AFTER_S: &str = "900";
 /// For places that become free when others leave.
 const BUSY_RETRY_AFTER_S: &str = "5";
 /// Trying again does not help, and somebody else has to act.
-const DISK_FULL: &str = "The server's disk is full, so nothing was changed. Ask whoever runs the server to make room. Until then you can read, sign in, revoke keys and end access.";
+const DISK_FULL: &str = "The server's disk is full, so your change was not saved. Ask the operator to free space. Until then you can read, sign in, revoke keys and end access.";
 
 #[derive(Debug)]
 pub(crate) enum Problem {
@@ -36,12 +36,12 @@ impl Problem {
 
     /// What does not exist and what belongs to somebody else are one answer.
     pub(crate) fn not_found() -> Problem {
-        Problem::new(Code::RequestNotFound, "There is no such page, or it is not yours to see.")
+        Problem::new(Code::RequestNotFound, "Page not found, or you don't have access.")
     }
 
     /// Of passwords or codes. It does not tell whether there is such an account.
     pub(crate) fn too_many() -> Problem {
-        let message = "Too many attempts, for this account or from this address. Wait 15 minutes, or set a new password by mail.";
+        let message = "Too many attempts for this account or from this address. Wait 15 minutes, or reset your password by e-mail.";
         Problem::new(Code::AuthTooManyAttempts, message)
     }
 
@@ -54,7 +54,7 @@ impl Problem {
     pub(crate) fn not_allowed() -> Problem {
         Problem::new(
             Code::AuthNotAllowed,
-            "Your role does not include this. An owner or admin can change it.",
+            "Your role does not allow this. An owner or admin can change your role.",
         )
     }
 }
@@ -72,7 +72,7 @@ impl From<StoreError> for Problem {
         let message = if error == StoreError::NoRoom {
             DISK_FULL
         } else {
-            "The store could not answer. Try again in a moment."
+            "The event store is not available. Try again in a moment."
         };
         Problem::new(Code::ReadQueryFailed, message)
     }
@@ -129,7 +129,7 @@ impl Problem {
             404 => "Not found",
             429 => "Too many attempts",
             500.. => "Something went wrong",
-            _ => "That did not work",
+            _ => "Request failed",
         };
         let page = Page {
             doc_url: format!("{}/errors/{}", plain.docs_url, code.as_str()),

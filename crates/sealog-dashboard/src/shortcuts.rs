@@ -24,21 +24,21 @@ const GO: [(&str, &str); 8] = [
 ];
 
 const ON_PAGE: &[(&str, &str)] = &[
-    ("/", "Go to the search"),
+    ("/", "Focus the search"),
     ("j", "Next row"),
-    ("k", "Row before"),
-    ("Enter", "Open what has the focus"),
-    ("o", "Open the row"),
-    ("f", "Filter by the value that has the focus; in a row, go to its first value"),
-    ("F", "Leave out the value that has the focus, as a click with Alt does"),
-    ("c", "Copy the log_id of the row or the event"),
-    ("y", "Copy a link to the row or the event, else to the page"),
-    ("v", "Verify around the row or the event"),
+    ("k", "Previous row"),
+    ("Enter", "Open selection"),
+    ("o", "Open row"),
+    ("f", "Filter by this value; in a row, focus its first value"),
+    ("F", "Exclude this value (Alt-click)"),
+    ("c", "Copy the log_id"),
+    ("y", "Copy a link to the row, event or page"),
+    ("v", "Verify the chain around this event"),
     ("e", "Export this query"),
-    ("t", "Times in UTC or local"),
-    ("r", "Show events that have arrived"),
-    ("Space", "Pause the live view, or begin it"),
-    ("?", "Show this list"),
+    ("t", "Switch between UTC and local times"),
+    ("r", "Show new events"),
+    ("Space", "Pause or start the live view"),
+    ("?", "Show keyboard shortcuts"),
 ];
 
 /// Keys with spaces between them, and what they do.

@@ -34,6 +34,6 @@ pub(crate) fn not_sealed(error: &StoreError) -> Problem {
     tracing::error!(%error, "a view or a download was refused: its record could not be sealed");
     Problem::new(
         Code::EventWriteFailed,
-        "This is recorded in the system log before it is shown, and the record could not be sealed. Nothing is shown. Try again in a moment.",
+        "Sealog records your access before it shows this page, and the record failed. Try again in a moment.",
     )
 }

@@ -122,9 +122,9 @@ impl Smtp {
         let message = Message::builder()
             .from(self.from.0.clone())
             .to(to.into())
-            .subject("Test mail of Sealog")
+            .subject("Sealog test e-mail")
             .header(AutoSubmitted)
-            .body("This is a test of the mail settings of a Sealog server. Mails arrive; there is nothing to do.\r\n".to_owned())
+            .body("This e-mail tests the mail settings of a Sealog server. Mail works; you need to do nothing.\r\n".to_owned())
             .map_err(|error| error.to_string())?;
         let transport = self.relay.transport(attempt_max);
         let sent = attempt(&transport, message, attempt_max).await;

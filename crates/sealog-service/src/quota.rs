@@ -255,23 +255,22 @@ pub(crate) fn text(parameters: &Value, app_url: &str) -> Option<Text> {
     let (subject, next) = match notice {
         QuotaNotice::Percent80 => (
             format!("{name}: 80 % of the audit events of {month} are used"),
-            "There is one more notice this month, when all of them are used.",
+            "You get one more notice this month, at 100 %.",
         ),
-        QuotaNotice::Percent100 => (
-            format!("{name}: all audit events of {month} are used"),
-            "There is no further notice this month.",
-        ),
+        QuotaNotice::Percent100 => {
+            (format!("{name}: all audit events of {month} are used"), "This is the last notice this month.")
+        }
     };
     let body = format!(
-        "This is a notice about the audit event log of {name}.
+        "The audit event log of {name} has used {percent} % of its monthly events.
 
     Organisation  {name}
     Plan          {plan}
     Month         {month} (UTC)
     Live events   {used} of {quota} ({percent} %)
 
-Nothing is rejected: events are accepted and sealed as before, also beyond the number that the plan includes.
-{next} The count begins anew on {following}-01 at 00:00 UTC.
+Events are never rejected for exceeding the quota. They are accepted and sealed as before.
+{next} The count restarts on {following}-01 at 00:00 UTC.
 
 Dashboard: {app_url}
 ",

@@ -76,7 +76,7 @@ impl Work for PackageBuilder {
         Box::pin(async move {
             match self.piece(job, position).await {
                 Err(StoreError::NoRoom) => {
-                    let cause = "the disk has no room for the package; nothing else is affected";
+                    let cause = "the disk is too full for the package; other work continues";
                     self.give_up(job, cause).await
                 }
                 other => other,
@@ -126,7 +126,7 @@ impl PackageBuilder {
         }
         match self.keep(&mut build, false).await {
             Ok(true) => {}
-            Ok(false) => return Ok(failed("somebody has stopped it, or another node was quicker")),
+            Ok(false) => return Ok(failed("it was stopped, or another node built it")),
             Err(error) => {
                 self.put(job.id, build);
                 return Err(error);
@@ -144,19 +144,19 @@ impl PackageBuilder {
     async fn begin(&self, job: &Job) -> Result<Result<Build, Step>, StoreError> {
         let desk = &self.desk;
         let Some(package) = self.package_of(job).await? else {
-            return Ok(Err(failed("its parameters are not known here")));
+            return Ok(Err(failed("this version cannot read its parameters")));
         };
         if package.built.is_some() {
             return Ok(Err(self.done(&package, b"")));
         }
         if package.dropped_at_ms.is_some() {
-            return Ok(Err(failed("somebody has stopped it")));
+            return Ok(Err(failed("it was stopped")));
         }
         let (id, tenant_id) = (package.new.id, package.new.tenant_id);
         let case = desk.control.case(tenant_id, package.new.case_id).await?;
         let search = desk.control.case_search(package.search_id).await?;
         let (Some(case), Some(search)) = (case, search) else {
-            return Ok(Err(failed("there is no such case")));
+            return Ok(Err(failed("the case does not exist")));
         };
         if desk.is_outdated(&case, &package).await? {
             return self.give_up(job, OUTDATED).await.map(Err);
@@ -270,7 +270,7 @@ impl PackageBuilder {
     async fn finish(&self, job: &Job, build: &mut Build) -> Result<Step, StoreError> {
         let desk = &self.desk;
         let Some(package) = self.package_of(job).await? else {
-            return Ok(failed("there is no such package"));
+            return Ok(failed("the package does not exist"));
         };
         let case = desk.control.case(build.tenant_id, package.new.case_id).await?;
         let is_outdated = match &case {
@@ -297,7 +297,7 @@ impl PackageBuilder {
             return self.give_up(job, &too_large(self.bytes_max)).await;
         }
         if !self.keep(build, true).await? {
-            return Ok(failed("somebody has stopped it, or another node was quicker"));
+            return Ok(failed("it was stopped, or another node built it"));
         }
         let built = PackageBuilt {
             bytes: build.writer.length(),
@@ -309,7 +309,7 @@ impl PackageBuilder {
         desk.control.finish_package(build.id, build.attempt, built).await?;
         match self.package_of(job).await? {
             Some(package) => Ok(self.done(&package, b"")),
-            None => Ok(failed("there is no such package")),
+            None => Ok(failed("the package does not exist")),
         }
     }
 
@@ -374,7 +374,7 @@ impl PackageBuilder {
         let tenant = administration.tenant(case.tenant_id).await?;
         let organisation = tenant.map(|tenant| tenant.name).unwrap_or_default();
         let name = letters::case_name(case);
-        let letters = self.desk.letters(case, &name, &organisation, None).await?;
+        let letters = self.desk.letters(case, &name, &organisation).await?;
         let letter = letters.into_iter().find(|letter| letter.kind == LetterKind::Cover);
         let purposes: BTreeSet<String> =
             events.iter().map(|found| words::purpose(found.new.category.as_deref())).collect();
@@ -426,11 +426,11 @@ struct Events {
     bytes: usize,
 }
 
-const OUTDATED: &str = "something was decided or searched since the package was asked for; ask for it again";
+const OUTDATED: &str = "decisions or searches have changed since the build started; build it again";
 
 fn too_large(bytes_max: u64) -> String {
     format!(
-        "the package would have more than {} MB; narrow the dates or projects of the case, or answer in parts",
+        "the package would exceed {} MB; narrow the dates or projects of the case, or use several cases",
         bytes_max >> 20
     )
 }

@@ -1,7 +1,7 @@
 //! Letters of cases: templates that people edit. What is kept is their text; nothing of it goes into a chain.
 
 use jiff::civil::Date;
-use sealog_control::{Case, CaseLetter, CaseRegime, CaseState, LetterKind, PersonId};
+use sealog_control::{Case, CaseLetter, CaseRegime, CaseState, LetterKind, PersonId, RefusalGround};
 use sealog_core::time::iso_ms;
 use sealog_store::StoreError;
 use serde_json::json;
@@ -30,7 +30,7 @@ pub fn case_name(case: &Case) -> String {
     format!("DSAR-{}-{:03}", &iso_ms(case.intake.received_at_ms)[..4], case.number)
 }
 
-/// What is said of complaints, which the law wants in every refusal.
+/// The right to complain, which the law requires in every refusal.
 fn complaint(regime: CaseRegime) -> &'static str {
     match regime {
         CaseRegime::Gdpr => {
@@ -49,17 +49,27 @@ fn complaint(regime: CaseRegime) -> &'static str {
     }
 }
 
-/// A letter that nobody has edited. `name` is what people call the case; `ground` is why it is refused, in
-/// words; `extended` is the day to which an extension leads. The letter of an extension is sent before that
-/// is noted, so `Case::due_day` is still the earlier one then.
-pub fn template(
-    kind: LetterKind,
-    case: &Case,
-    name: &str,
-    organisation: &str,
-    ground: Option<&str>,
-    extended: Date,
-) -> String {
+/// Why a request is refused, as the end of "We are unable to comply because". The law asks for reasons, so
+/// the grounds that are a judgement leave room for them.
+fn because(ground: Option<RefusalGround>) -> &'static str {
+    match ground {
+        None => "[the ground]",
+        Some(RefusalGround::ManifestlyUnfounded) => "we consider the request manifestly unfounded: [explain]",
+        Some(RefusalGround::Excessive) => {
+            "we consider the request excessive, in particular repetitive: [explain]"
+        }
+        Some(RefusalGround::IdentityNotConfirmed) => "we could not confirm your identity",
+        Some(RefusalGround::LegalObligation) => "a legal obligation requires us to keep the data",
+        Some(RefusalGround::LegalClaims) => "we need the data for legal claims",
+        Some(RefusalGround::RightsOfOthers) => "it would affect the rights and freedoms of others: [explain]",
+        Some(RefusalGround::Exempt) => "the law does not apply to the request, or exempts it: [explain]",
+    }
+}
+
+/// The letter before any edit. `name` is what people call the case; `extended` is the deadline with an
+/// extension. The letter of an extension is sent before the extension is recorded, so `Case::due_day` is
+/// still the earlier deadline then.
+pub fn template(kind: LetterKind, case: &Case, name: &str, organisation: &str, extended: Date) -> String {
     let received = words::day(case.intake.received_at_ms);
     let regime = case.intake.regime;
     let requester = match case.intake.requester.trim() {
@@ -71,22 +81,22 @@ pub fn template(
         LetterKind::Cover | LetterKind::Response | LetterKind::Refusal => "have dealt with it",
     };
     let begin = format!(
-        "Dear {requester},\n\nwe received your request {name} on {received} and {so_far} under {}.",
+        "Dear {requester},\n\nWe received your request {name} on {received} and {so_far} under {}.",
         law(regime)
     );
     let body = match kind {
         LetterKind::Cover => {
-            "With this letter you receive a copy of the entries of our audit log that are by you, about you, or name you. Open your-data.html first: it is made to be read. The same entries are in events.json and events.csv for programs. explanation.html tells why the entries exist, who receives them, how long they are kept, and which rights you have.\n\nWhat belongs to other people, such as the names of employees, is not disclosed; the entries say where that is so.".to_owned()
+            "With this letter you receive a copy of the entries in our audit log that record what you did, are about you, or name you. Start with your-data.html, which is made for reading. The same entries are in events.json and events.csv for other programs. explanation.html says why we keep these entries, who receives them, how long we keep them, and what rights you have.\n\nWe do not disclose information about other people, such as the names of employees. The entries show where we left something out.".to_owned()
         }
         LetterKind::Response => {
-            "We have searched our audit log for everything that is by you, about you, or names you, and send you a copy with an explanation.\n\nIf the copy is protected by a password, you receive the password on another way.".to_owned()
+            "We have searched our audit log for entries that record what you did, are about you, or name you. We are sending you a copy with an explanation.\n\nIf the copy is protected by a password, we will send the password separately.".to_owned()
         }
         LetterKind::Refusal => {
-            let ground = ground.unwrap_or("[the ground]");
-            format!("We cannot do what you ask for. The reason is: {ground}.\n\n{}", complaint(regime))
+            let ground = case.answer.and_then(|answer| answer.ground);
+            format!("We are unable to comply because {}.\n\n{}", because(ground), complaint(regime))
         }
         LetterKind::Extension => format!(
-            "We need more time to answer, because of the complexity or the number of requests. You will have our answer by {} at the latest.\n\n{}",
+            "We need more time to answer because of the complexity or the number of requests. You will have our answer by {} at the latest.\n\n{}",
             words::day(dates::start_ms(extended)),
             complaint(regime)
         ),
@@ -99,7 +109,7 @@ pub fn template(
 pub struct Letter {
     pub kind: LetterKind,
     pub body: String,
-    /// 0 while nobody has edited it.
+    /// 0 until the first edit.
     pub revision: u64,
     pub changed: Option<(PersonId, u64)>,
 }
@@ -130,7 +140,6 @@ impl Disclosures {
         case: &Case,
         name: &str,
         organisation: &str,
-        ground: Option<&str>,
     ) -> Result<Vec<Letter>, StoreError> {
         let edited = self.control.case_letters(case.tenant_id, case.id).await?;
         let calendar = dates::calendar(&self.control, case.tenant_id).await?;
@@ -144,7 +153,7 @@ impl Disclosures {
             },
             None => Letter {
                 kind,
-                body: template(kind, case, name, organisation, ground, extended),
+                body: template(kind, case, name, organisation, extended),
                 revision: 0,
                 changed: None,
             },

@@ -186,7 +186,7 @@ impl Disclosures {
         if self.control.package_piece(package.new.id, *attempt, 0).await?.is_none() {
             return Err(NotHandedOut::NotHere);
         }
-        let damaged = || StoreError::Read("the entries of the package are not known here".into());
+        let damaged = || StoreError::Read("this version cannot read the entries of the package".into());
         let entries = parse_entries(&built.entries).ok_or_else(damaged)?;
         let recorder = Recorder::new(Actor::Person(person_id), Arc::clone(&self.world));
         let metadata = json!({
@@ -253,8 +253,8 @@ impl PackageDownload {
             let is_whole =
                 self.read == self.built.bytes && Hash(sha256.finalize().into()) == self.built.sha256;
             if !is_whole {
-                tracing::error!(package = %self.id.0, "a package has other bytes than were made, or has expired meanwhile");
-                return Err(StoreError::Read("the package is not what was made".into()));
+                tracing::error!(package = %self.id.0, "package differs from its recorded digest, or expired during the download");
+                return Err(StoreError::Read("the package does not match its recorded digest".into()));
             }
             return Ok(self.encryption.as_mut().map(Encryption::finish));
         };
@@ -319,7 +319,7 @@ impl PackageSweep {
     pub async fn watch(&self) {
         loop {
             if let Err(error) = self.sweep().await {
-                tracing::warn!(%error, "cannot look for packages that have expired; retrying");
+                tracing::warn!(%error, "failed to find expired packages; retrying");
             }
             tokio::time::sleep(self.every).await;
         }

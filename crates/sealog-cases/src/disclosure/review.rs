@@ -98,7 +98,7 @@ impl Disclosures {
     /// By the identifiers of the search, and with what reviewers have said about values. A case can have
     /// 200,000 of them, so the thread pool puts them in their order.
     pub async fn disclosure(&self, search: &CaseSearch) -> Result<Disclosure, StoreError> {
-        let unknown = || StoreError::Read("the parameters of the search are not known here".into());
+        let unknown = || StoreError::Read("this version cannot read the parameters of the search".into());
         let parameters = Parameters::parse(&search.new.parameters).ok_or_else(unknown)?;
         let known = self.control.case_values(search.new.id).await?;
         let (search_id, tenant_id) = (search.new.id, search.new.tenant_id);

@@ -59,9 +59,9 @@ impl Work for Searcher {
         Box::pin(async move {
             let begun = Instant::now();
             let step = match self.piece(job).await {
-                // Nothing else fails for it, and it goes on from here when somebody says so.
+                // Nothing else fails for it, and a person can resume it from here.
                 Err(StoreError::NoRoom) => {
-                    failed("the disk has no room for what is found; nothing else is affected")
+                    failed("the disk is too full for the results; other work continues")
                 }
                 other => other?,
             };
@@ -128,13 +128,13 @@ impl Searcher {
     async fn piece(&self, job: &Job) -> Result<Step, StoreError> {
         let parameters: Value = serde_json::from_str(&job.parameters).unwrap_or_default();
         let id = parameters["search_id"].as_str().and_then(Uuid::parse).map(SearchId);
-        let Some(id) = id else { return Ok(failed("its parameters are not known here")) };
+        let Some(id) = id else { return Ok(failed("this version cannot read its parameters")) };
         let search = self.control.case_search(id).await?;
         let Some(search) = search.filter(|search| search.job_id == job.id) else {
-            return Ok(failed("another job goes on with the search"));
+            return Ok(failed("another job continues the search"));
         };
         let Some(parameters) = Parameters::parse(&search.new.parameters) else {
-            return Ok(failed("the parameters of the search are not known here"));
+            return Ok(failed("this version cannot read the parameters of the search"));
         };
         if let Some(outcome) = search.outcome {
             return Ok(self.done(&search, &parameters, outcome));
@@ -161,7 +161,7 @@ impl Searcher {
         }
         piece.position = position.to_text();
         let Some(search) = self.control.advance_case_search(id, job.id, piece).await? else {
-            return Ok(failed("another job goes on with the search"));
+            return Ok(failed("another job continues the search"));
         };
         if search.counts.events > RESULTS_MAX {
             return self.end(&search, &parameters, SearchOutcome::TooMany).await;

@@ -555,7 +555,7 @@ fn a_full_disk_fails_a_search_and_a_package_and_nothing_else() {
     stage.work();
     let search = stage.wait(stage.desk.searches(&case)).unwrap().remove(0);
     let (state, cause) = search.job.clone().expect("its job");
-    assert_eq!((state, cause.unwrap_or_default().contains("no room")), (JobState::Failed, true));
+    assert_eq!((state, cause.unwrap_or_default().contains("too full")), (JobState::Failed, true));
     // Nothing else fails, and the case is where it was.
     stage.send(2, &EVENTS[..1]);
     assert_eq!(wait(stage.control.case(tenant(), case.id)).unwrap().as_ref(), Some(&case));
@@ -569,7 +569,7 @@ fn a_full_disk_fails_a_search_and_a_package_and_nothing_else() {
     let package = stage.package(&case);
     assert_eq!(package.built, None);
     let run = stage.wait(stage.desk.packages(&case)).unwrap().remove(0);
-    assert!(matches!(run.job, Some((JobState::Failed, Some(cause))) if cause.contains("no room")));
+    assert!(matches!(run.job, Some((JobState::Failed, Some(cause))) if cause.contains("too full")));
     stage.send(2, &EVENTS[..1]);
     room();
     let package = stage.package(&case);

@@ -63,7 +63,7 @@ fn row(job: &Job, names: &HashMap<TenantId, String>) -> Row {
 
 /// How far it has got, where its kind says so with a number; what else a position holds may be from events.
 fn position(kept: Option<&[u8]>) -> String {
-    let Some(kept) = kept else { return "not begun".into() };
+    let Some(kept) = kept else { return "not started".into() };
     let number_of = |name: &str| {
         let value: serde_json::Value = serde_json::from_slice(kept).ok()?;
         value.get(name)?.as_u64()
@@ -95,8 +95,8 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
         }
     }
     let notice = match asked.request.query_value("done").as_deref() {
-        Some("cancel") => Some("The job is cancelled. Whoever works on it stops at its next step."),
-        Some("ended") => Some("The job had ended already."),
+        Some("cancel") => Some("Job cancelled. It stops at its next step."),
+        Some("ended") => Some("The job had already finished."),
         _ => None,
     };
     let joint = if shows_all { '&' } else { '?' };

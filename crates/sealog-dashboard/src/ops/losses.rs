@@ -70,7 +70,7 @@ fn what(loss: &Loss) -> String {
         Some(last) => {
             format!("events {first} to {} ({} events)", number(last), number(last - loss.lost_from + 1))
         }
-        None => format!("perhaps events from {first} on; how many cannot be known"),
+        None => format!("possibly events from {first} on; the number is unknown"),
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
     let (lost, all) = console.service.ops_desk.losses().await.map_err(of_admin)?;
     let seq = asked.request.query_value("accepted").and_then(|seq| seq.parse().ok());
     let notice = seq.map(|seq| {
-        format!("The loss is accepted as event {} of the chain, which goes on from there.", number(seq))
+        format!("Loss accepted as event {} of the chain. The chain accepts events again.", number(seq))
     });
     Ok(html(&Page {
         shell: Shell::new(&console, &asked, Current::Losses),
@@ -143,17 +143,17 @@ pub(super) async fn accept(console: Arc<Console>, asked: Arc<OpsAsked>) -> Resul
     // A browser sends line breaks as two characters.
     let reason = page.reason.replace("\r\n", "\n");
     if reason.trim().is_empty() || reason.trim().chars().count() > REASON_SCALARS_MAX {
-        let problem = "Say why the events are lost and why that is accepted, in at most 1,000 characters.";
+        let problem = "Enter why the events are lost and why you accept it, in at most 1,000 characters.";
         return wrong(OnePage { reason_error: Some(problem), ..page });
     }
     if page.confirmed.trim() != name(&lost).trim() {
-        let problem = "This is not its name. Nothing was done.";
+        let problem = "The name does not match. The loss was not accepted.";
         return wrong(OnePage { confirm_error: Some(problem), ..page });
     }
     match console.service.ops_desk.accept_loss(Actor::Console(asked.id()), lost.chain, &reason).await {
         Ok((receipt, _)) => Ok(see_other(&format!("/ops/losses?accepted={}", receipt.first_seq))),
         Err(AdminError::Store(StoreError::Refused(_))) => {
-            let problem = "The store has refused it: nothing is proven lost in this chain any more. The system log has the order all the same.";
+            let problem = "The store rejected it: this chain no longer has a proven loss. The system log still records your request.";
             wrong(OnePage { error: Some(problem), ..page })
         }
         Err(error) => Err(of_admin(error)),

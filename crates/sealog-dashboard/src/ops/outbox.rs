@@ -65,7 +65,7 @@ fn row(mail: &OutboxRow, names: &HashMap<TenantId, String>) -> Row {
     Row {
         id: mail.id.to_string(),
         template: visible(&mail.template),
-        domain: to.map_or_else(|| "not kept any more".into(), |to| visible(&hidden_address(to))),
+        domain: to.map_or_else(|| "no longer stored".into(), |to| visible(&hidden_address(to))),
         tenant,
         state,
         attempts: number(u64::from(mail.attempts)),
@@ -126,9 +126,9 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
         }
     }
     let notice = match asked.request.query_value("done").as_deref() {
-        Some("retry") => Some("The mail is tried again within seconds."),
-        Some("give-up") => Some("The mail is given up. It can be tried again for 90 days."),
-        Some("none") => Some("The mail has ended meanwhile; nothing was changed."),
+        Some("retry") => Some("E-mail queued. It is sent within seconds."),
+        Some("give-up") => Some("E-mail given up. You can retry it for 90 days."),
+        Some("none") => Some("The e-mail was already sent or given up. Nothing changed."),
         _ => None,
     };
     let states = std::iter::once(None).chain(NoticeState::ALL.map(Some)).map(|of| State {

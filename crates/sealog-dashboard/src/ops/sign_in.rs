@@ -17,9 +17,9 @@ use crate::problem::Problem;
 use crate::request::{encoded, html, html_with, own_path_beneath, see_other, with_cookie};
 
 /// One text for whatever was wrong.
-const WRONG: &str = "E-mail or password is wrong.";
+const WRONG: &str = "Wrong e-mail or password.";
 pub(super) const WRONG_CODE: &str =
-    "The code is wrong, or was used before. Is the clock of the device right?";
+    "Wrong code, or already used. Check the clock of your device and try again.";
 
 #[derive(Template)]
 #[template(path = "ops/sign_in.html")]
@@ -47,7 +47,7 @@ impl<'a> Page<'a> {
 
 /// Of passwords, codes or links. It does not tell whether there is such an account.
 pub(super) fn too_many() -> Problem {
-    let message = "Too many attempts, for this account or from this address. Wait 15 minutes.";
+    let message = "Too many attempts for this account or from this address. Wait 15 minutes.";
     Problem::new(Code::AuthTooManyAttempts, message)
 }
 

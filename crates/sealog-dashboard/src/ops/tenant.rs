@@ -114,7 +114,7 @@ impl<'a> Page<'a> {
             }),
             rate: match rate {
                 None | Some(0) => "not limited".into(),
-                Some(rate) => format!("{} requests a second", number(u64::from(rate))),
+                Some(rate) => format!("{} requests per second", number(u64::from(rate))),
             },
             projects_count: match count {
                 more if more > PROJECTS_COUNTED_MAX => {
@@ -167,10 +167,8 @@ fn trial_day(tenant: &Tenant) -> String {
 
 pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
     let notice = match asked.request.query_value("done").as_deref() {
-        Some("plan") => {
-            Some("Plan, billing and trial are as they stand here. The tenant's system log tells of it.")
-        }
-        Some("rate") => Some("The rate counts from now on. The tenant's system log tells of it."),
+        Some("plan") => Some("Saved, and recorded in the tenant's system log."),
+        Some("rate") => Some("Rate saved, and recorded in the tenant's system log."),
         _ => None,
     };
     Ok(html(&Page { notice, ..Page::new(&console, &asked).await? }))
@@ -210,7 +208,7 @@ pub(super) async fn change_plan(console: Arc<Console>, asked: Arc<OpsAsked>) -> 
     };
     match &*field {
         "plan" => page.plan_error = Some(format!("It {problem}.")),
-        _ => page.trial_error = Some("Write it as a day, such as 2026-01-31.".into()),
+        _ => page.trial_error = Some("Enter a date, such as 2026-01-31.".into()),
     }
     Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
 }
@@ -223,7 +221,8 @@ fn given_rate(asked: &OpsAsked) -> Result<Option<u32>, FieldError> {
     }
 }
 
-const NO_RATE: &str = "Write a whole number of requests a second, 0 for no limit, or nothing for the plan's.";
+const NO_RATE: &str =
+    "Enter a whole number of requests per second, 0 for no limit, or leave it empty for the plan's rate.";
 
 pub(super) async fn change_rate(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
     let tenant = find(&console, &asked).await?;
@@ -249,7 +248,7 @@ pub(super) async fn change_project_rate(
     let project = project.filter(|project| project.tenant_id == tenant.id).ok_or(Problem::not_found())?;
     let Ok(rate_limit_rps) = given_rate(&asked) else {
         let mut page = Page::new(&console, &asked).await?;
-        page.project_error = Some(format!("The rate of {}: {NO_RATE}", visible(&project.name)));
+        page.project_error = Some(format!("Rate of {}: {NO_RATE}", visible(&project.name)));
         for row in page.rows.iter_mut().filter(|row| row.id == id.to_string()) {
             row.rate = asked.request.field("rate").to_owned();
         }

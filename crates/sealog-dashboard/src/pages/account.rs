@@ -21,7 +21,7 @@ use crate::text::{moment, visible};
 
 /// Of the last days, on the page.
 const NOTICES: usize = 20;
-const WRONG_PASSWORD: &str = "This is not your password.";
+const WRONG_PASSWORD: &str = "Wrong password. Enter your current password.";
 
 #[derive(Template)]
 #[template(path = "pages/account.html")]
@@ -129,20 +129,20 @@ pub(crate) async fn choose_notices(app: Arc<Dashboard>, asked: Arc<Asked>) -> Re
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let page = Page::new(&app, &asked).await?;
     let notice = match asked.query_value("done").as_deref() {
-        Some("password") => Some("The password is changed, and all other sessions have ended."),
-        Some("authenticator") => Some("The authenticator is removed."),
-        Some("sessions") => Some("Ended."),
-        Some("notifications") => Some("Your choice of notices is saved."),
-        Some("shortcuts") => Some("The choice is kept in this browser."),
+        Some("password") => Some("Password changed. All other sessions were signed out."),
+        Some("authenticator") => Some("Authenticator removed."),
+        Some("sessions") => Some("Signed out there."),
+        Some("notifications") => Some("Notifications saved."),
+        Some("shortcuts") => Some("Saved for this browser."),
         _ => None,
     };
     let needed = asked.query_value("needed").is_some() && !page.is_confirmed;
     let error = match asked.person().must_enrol {
         Some(tenant_id) => Some(format!(
-            "{} needs an authenticator of every member. Set one up before you go on.",
+            "{} requires an authenticator. Set one up to continue.",
             name_of(&app, tenant_id).await?
         )),
-        None => needed.then(|| "Auditors need an authenticator. Set one up, then go on.".to_owned()),
+        None => needed.then(|| "Auditors need an authenticator. Set one up to continue.".to_owned()),
     };
     Ok(html(&Page { notice, error, ..page }))
 }
@@ -209,11 +209,11 @@ pub(crate) async fn confirm_authenticator(
     let page = Page::new(&app, &asked).await?;
     let (status, error) = match confirmed {
         Ok(codes) => {
-            let notice = Some("From now on signing in asks for a code. All other sessions have ended.");
+            let notice = Some("Authenticator turned on. All other sessions were signed out.");
             return Ok(html(&Page { codes, notice, ..page }));
         }
         Err(CodeError::Wrong) => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "The code is wrong. Is the clock of the device right?")
+            (StatusCode::UNPROCESSABLE_ENTITY, "Wrong code. Check the clock of your device and try again.")
         }
         Err(CodeError::TooMany) => return Err(Problem::too_many()),
         Err(CodeError::NotNow) => return Ok(see_other("/app/account#authenticator")),
@@ -231,7 +231,8 @@ pub(crate) async fn remove_authenticator(
         return Ok(refused);
     }
     if let Some(tenant_id) = app.service.accounts.authenticator_required_by(asked.person()).await? {
-        let error = format!("{} needs an authenticator of every member.", name_of(&app, tenant_id).await?);
+        let error =
+            format!("{} requires every member to have an authenticator.", name_of(&app, tenant_id).await?);
         let page = Page { error: Some(error), ..Page::new(&app, &asked).await? };
         return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
     }
@@ -245,7 +246,7 @@ pub(crate) async fn new_recovery_codes(app: Arc<Dashboard>, asked: Arc<Asked>) -
     }
     match app.service.accounts.new_recovery_codes(asked.person().person.id).await {
         Ok(codes) => {
-            let notice = Some("These take the place of the codes that you had.");
+            let notice = Some("Recovery codes created. Your earlier codes no longer work.");
             Ok(html(&Page { codes, notice, ..Page::new(&app, &asked).await? }))
         }
         Err(CodeError::Failed(failed)) => Err(failed.into()),

@@ -59,7 +59,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let metadata = json!({ "page": "actions/entry", "action": name });
     views::seal(&app, &asked, &PAGE_VIEWED, &resource, metadata).await?;
     let created = asked.query_value("done").is_some();
-    let notice = created.then_some("The action is registered. Keys of all projects can send it from now on.");
+    let notice = created.then_some("Action registered. All projects can use it now.");
     Ok(html(&Page { notice, ..page }))
 }
 

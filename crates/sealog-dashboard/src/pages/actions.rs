@@ -170,7 +170,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         previous: (at > 0).then(|| query(at.saturating_sub(ACTIONS_ON_PAGE))),
         may_manage: place.may(Capability::ManageActions),
         notice: (value("done") == "retire")
-            .then_some("The action is retired. Events with it are refused from now on."),
+            .then_some("Action retired. Events with it are rejected from now on."),
         search,
         here,
     };

@@ -6,6 +6,7 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_cases::disclosure::SearchRun;
+use sealog_cases::words::Named;
 use sealog_cases::{CaseError, Move};
 use sealog_control::{Case, CaseState, Grants};
 
@@ -50,35 +51,36 @@ impl<'a> Page<'a> {
 }
 
 fn facts(case: &Case) -> Vec<(&'static str, String)> {
-    use sealog_cases::words::Named;
     let intake = &case.intake;
     vec![
         ("Type", intake.request_type.name().to_owned()),
         ("Received", crate::text::day(intake.received_at_ms)),
-        ("Came by", intake.channel.name().to_owned()),
+        ("Channel", intake.channel.name().to_owned()),
         ("Requester", crate::text::visible(&intake.requester)),
         ("Contact", crate::text::visible(&intake.contact)),
-        ("What they wrote", lines(&intake.wrote)),
+        ("Request text", lines(&intake.wrote)),
     ]
 }
 
 const DONE: &[(&str, &str)] = &[
-    ("opened", "The case is open, and its clock runs."),
+    ("opened", "Case opened. The clock is running."),
     ("saved", "Saved."),
-    ("moved", "The step is done, and in the system log."),
-    ("confirmed", "It is noted that receipt was confirmed."),
+    ("confirmed", "Confirmation of receipt recorded."),
 ];
 
 /// What an action has come to, from the address that it led to.
-pub(crate) fn notice(asked: &Asked) -> Option<&'static str> {
+pub(crate) fn notice(asked: &Asked, case: &Case) -> Option<String> {
     let done = asked.query_value("done")?;
-    DONE.iter().find(|(name, _)| *name == done).map(|(_, text)| *text)
+    if done == "moved" {
+        return Some(format!("Case moved to {}.", case.state.name()));
+    }
+    DONE.iter().find(|(name, _)| *name == done).map(|(_, text)| (*text).to_owned())
 }
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "intake").await?;
     let mut page = Page::new(&app, &asked, &case).await?;
-    page.frame.notice = notice(&asked);
+    page.frame.notice = notice(&asked, &case);
     Ok(html(&page))
 }
 
@@ -124,8 +126,7 @@ pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 /// was seen.
 async fn not_ready(app: &Dashboard, asked: &Asked, case: &Case) -> Result<Option<String>, Problem> {
     if app.service.disclosures.searches(case).await?.iter().any(SearchRun::is_running) {
-        let why =
-            "A search is under way. Wait until it has ended, or stop it; then look at what it has found.";
+        let why = "A search is running. Wait until it finishes or stop it, then review the results.";
         return Ok(Some(why.to_owned()));
     }
     let Some(search) = app.service.disclosures.current_search(case).await? else { return Ok(None) };
@@ -141,7 +142,7 @@ async fn not_ready(app: &Dashboard, asked: &Asked, case: &Case) -> Result<Option
     }
     let is_seen = asked.field("search") == search.new.id.0.to_string();
     Ok((!is_seen).then(|| {
-        "A newer search has ended since you opened this page. Look at what it has found, then approve again."
+        "A newer search has finished since you opened this page. Review its results, then approve again."
             .to_owned()
     }))
 }

@@ -70,7 +70,7 @@ pub(crate) struct Frame {
     pub moves: Vec<MoveForm>,
     /// Steps that wait for the identity check.
     pub locked: Vec<&'static str>,
-    pub notice: Option<&'static str>,
+    pub notice: Option<String>,
     pub error: Option<String>,
     pub stale: Vec<Other>,
     /// Fields that others have changed meanwhile: which, from and to, as they are kept.
@@ -214,7 +214,7 @@ impl Frame {
                 self.changed = changed.collect();
                 self.stale = others.iter().map(|entry| other(entry, &names)).collect();
                 if self.stale.is_empty() {
-                    self.error = Some("The form does not say which revision of the case it was made from. Open the page again.".into());
+                    self.error = Some("The form has no case revision. Reload the page and try again.".into());
                 }
             }
         }
@@ -244,7 +244,7 @@ fn due_card(case: &Case, dates: &dates::CaseDates) -> DueCard {
     let days = |days: i64| if days == 1 { "1 day".to_owned() } else { format!("{days} days") };
     let (heading, big) = match (case.answer, dates.days_left) {
         (Some(answer), left) if left < 0 => (answer.outcome.name(), format!("{} late", days(-left))),
-        (Some(answer), _) => (answer.outcome.name(), "in time".to_owned()),
+        (Some(answer), _) => (answer.outcome.name(), "on time".to_owned()),
         (None, left) if left < 0 => ("Answer overdue by", days(-left)),
         (None, 0) => ("Answer due", "today".to_owned()),
         (None, left) => ("Answer due in", days(left)),
@@ -275,7 +275,7 @@ fn due_card(case: &Case, dates: &dates::CaseDates) -> DueCard {
 }
 
 fn facts(place: &Place, case: &Case, names: &HashMap<PersonId, String>) -> Vec<(&'static str, String)> {
-    let assignee = case.assignee.map_or("Nobody yet".to_owned(), |id| name_of(names, Some(id)));
+    let assignee = case.assignee.map_or("Unassigned".to_owned(), |id| name_of(names, Some(id)));
     let identity = match case.identity {
         None => "Not checked: disclosure is locked".to_owned(),
         Some(check) if case.is_identity_confirmed() => format!("Confirmed {}", day(check.at_ms)),
@@ -295,7 +295,7 @@ fn facts(place: &Place, case: &Case, names: &HashMap<PersonId, String>) -> Vec<(
         ("Requester", visible(&case.intake.requester)),
         ("Identity", identity),
         ("Assignee", assignee),
-        ("Projects", if projects.is_empty() { "None chosen".to_owned() } else { projects.join(", ") }),
+        ("Projects", if projects.is_empty() { "None selected".to_owned() } else { projects.join(", ") }),
     ]
 }
 
@@ -365,7 +365,7 @@ pub(crate) fn lines(text: &str) -> String {
 fn field_name(field: &str) -> &str {
     match field {
         "request_type" => "type",
-        "wrote" => "what they wrote",
+        "wrote" => "request text",
         "custom_days" => "days",
         "from" => "events from",
         "until" => "events until",
@@ -382,17 +382,18 @@ pub(crate) async fn assignees(app: &Dashboard, asked: &Asked, chosen: &str) -> R
     let takes = members
         .iter()
         .filter(|member| member.membership.role.rules().takes_cases && !member.membership.has_ended(now_ms));
-    let nobody = Choice { value: String::new(), label: "Nobody yet".into(), is_chosen: chosen.is_empty() };
+    let unassigned =
+        Choice { value: String::new(), label: "Unassigned".into(), is_chosen: chosen.is_empty() };
     let choice =
         |id: String, email: &str| Choice { is_chosen: id == chosen, value: id, label: visible(email) };
     let all = takes.map(|member| choice(member.person.id.0.to_string(), &member.person.email));
-    let mut all: Vec<Choice> = std::iter::once(nobody).chain(all).collect();
+    let mut all: Vec<Choice> = std::iter::once(unassigned).chain(all).collect();
     if !all.iter().any(|choice| choice.is_chosen)
         && let Some(id) = Uuid::parse(chosen).map(PersonId)
     {
         let member = app.service.control.member(asked.place().tenant.id, id).await.map_err(of_control)?;
         let who = member.map_or_else(|| visible(chosen), |member| visible(&member.person.email));
-        let label = format!("{who} (takes no cases any more)");
+        let label = format!("{who} (no longer takes cases)");
         all.push(Choice { value: chosen.to_owned(), label, is_chosen: true });
     }
     Ok(all)

@@ -61,8 +61,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
             seq: event.chain_seq.map(|seq| (href(seq), seq)),
             state: match (&event.cause, event.ended_at_ms) {
                 (Some(cause), Some(_)) => format!("Not written: {}", visible(cause)),
-                (Some(cause), None) => format!("Waits, tried {} times: {}", event.attempts, visible(cause)),
-                (None, None) => "Waits".to_owned(),
+                (Some(cause), None) => format!("Waiting, tried {} times: {}", event.attempts, visible(cause)),
+                (None, None) => "Waiting".to_owned(),
                 (None, Some(_)) => String::new(),
             },
         }

@@ -47,7 +47,7 @@ pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
                 shell: Shell::new(&app, &asked, Some(Current::Cases)),
                 list: format!("/app/o/{tenant_id}/cases"),
                 holidays: text.to_owned(),
-                error: Some(format!("It {}.", wrong.problem)),
+                error: Some(format!("{}.", wrong.problem)),
                 is_saved: false,
             },
         )),

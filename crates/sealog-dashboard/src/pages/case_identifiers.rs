@@ -40,13 +40,13 @@ impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked, case: &Case) -> Result<Page<'a>, Problem> {
         let kinds = choices(IdentifierKind::ALL, IdentifierKind::as_str, Named::name, asked.field("kind"));
         let fields = vec![
-            Field::new("kind", "Stands in", Kind::One(kinds), ""),
+            Field::new("kind", "Field", Kind::One(kinds), ""),
             Field::new("path", "Path", Kind::Line, asked.field("path"))
-                .hint("Of a value at a path of the metadata: customer.email"),
+                .hint("Only for a metadata path, such as customer.email"),
             Field::new("value", "Value", Kind::Line, asked.field("value")).required(),
             Field::new("source", "Source", Kind::Line, asked.field("source"))
                 .required()
-                .hint("Who or what says that it means this person."),
+                .hint("Where you know from that it is this person."),
         ];
         let is_scope = asked.path.ends_with("/scope");
         let mut scope = scope_fields(asked, Some(&case.scope), is_scope);
@@ -74,7 +74,7 @@ impl<'a> Page<'a> {
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "identifiers").await?;
     let mut page = Page::new(&app, &asked, &case).await?;
-    page.frame.notice = notice(&asked);
+    page.frame.notice = notice(&asked, &case);
     Ok(html(&page))
 }
 

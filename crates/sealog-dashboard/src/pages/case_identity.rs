@@ -46,7 +46,7 @@ impl<'a> Page<'a> {
             choices(IdentityOutcome::ALL, IdentityOutcome::as_str, Named::name, asked.field("outcome"));
         let fields = vec![
             Field::new("method", "Method", Kind::One(methods), "")
-                .hint("A document is looked at and not kept."),
+                .hint("Look at a document, but do not keep it."),
             Field::new("outcome", "Outcome", Kind::One(outcomes), ""),
             Field::new("note", "Note", Kind::Text, asked.field("note")).required().in_form("identity"),
         ];
@@ -63,7 +63,7 @@ impl<'a> Page<'a> {
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "identity").await?;
     let mut page = Page::new(&app, &asked, &case).await?;
-    page.frame.notice = notice(&asked);
+    page.frame.notice = notice(&asked, &case);
     Ok(html(&page))
 }
 

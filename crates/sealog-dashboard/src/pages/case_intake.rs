@@ -76,10 +76,10 @@ fn fields(
     let custom_days = of("custom_days", &custom(|(days, _)| days), "");
     let extension_days = of("custom_extension_days", &custom(|(_, more)| more), "");
     vec![
-        Field::new("regime", "Regime", Kind::One(regimes), "").hint("It sets the time for the answer."),
+        Field::new("regime", "Regime", Kind::One(regimes), "").hint("Sets the deadline."),
         Field::new("request_type", "Type", Kind::One(types), ""),
         Field::new("received", "Received", Kind::Day, received).required(),
-        Field::new("channel", "Came by", Kind::One(channels), ""),
+        Field::new("channel", "Channel", Kind::One(channels), ""),
         Field::new(
             "requester",
             "Requester",
@@ -87,18 +87,18 @@ fn fields(
             of("requester", &|case| case.intake.requester.clone(), ""),
         )
         .required()
-        .hint("Kept in the case alone: no chain has it."),
+        .hint("Stored only in this case, never in an event chain."),
         Field::new("contact", "Contact", Kind::Line, of("contact", &|case| case.intake.contact.clone(), "")),
-        Field::new("custom_days", "Days for the answer, own time", Kind::Number, custom_days),
-        Field::new("custom_extension_days", "More days if extended, own time", Kind::Number, extension_days),
-        Field::new("assignee", "Assignee", Kind::One(assignees), ""),
+        Field::new("custom_days", "Days to respond (custom deadline)", Kind::Number, custom_days),
         Field::new(
-            "wrote",
-            "What they wrote",
-            Kind::Text,
-            of("wrote", &|case| case.intake.wrote.clone(), ""),
-        )
-        .hint("At most 10,000 characters."),
+            "custom_extension_days",
+            "Extra days if extended (custom deadline)",
+            Kind::Number,
+            extension_days,
+        ),
+        Field::new("assignee", "Assignee", Kind::One(assignees), ""),
+        Field::new("wrote", "Request text", Kind::Text, of("wrote", &|case| case.intake.wrote.clone(), ""))
+            .hint("At most 10,000 characters."),
     ]
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn scope_fields(asked: &Asked, scope: Option<&CaseScope>, is_form: bo
     let until = typed(asked, is_form, "until", || day(last));
     vec![
         Field::new("project", "Projects", Kind::Many(projects(place, &chosen)), "")
-            .hint("Live events of these. Where the framework is enabled, each step leaves its event there."),
+            .hint("Searches cover live events of these projects. Steps are logged there if the framework is enabled."),
         Field::new("from", "Events from", Kind::Day, from),
         Field::new("until", "Events until", Kind::Day, until),
     ]

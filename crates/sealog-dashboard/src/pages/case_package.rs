@@ -75,13 +75,13 @@ fn row(run: &PackageRun, is_outdated: bool, now_ms: u64, may_download: bool) -> 
     let cause = run.job.as_ref().and_then(|(_, cause)| cause.clone());
     let state = run.job.as_ref().map(|(state, _)| *state);
     let (class, state) = match (built, state) {
-        (Some(_), _) if is_over => ("", "Expired and removed".to_owned()),
-        (Some(_), _) if is_outdated => ("warn", "Outdated: something was decided since".to_owned()),
+        (Some(_), _) if is_over => ("", "Expired and deleted".to_owned()),
+        (Some(_), _) if is_outdated => ("warn", "Outdated: decisions have changed since".to_owned()),
         (Some(_), _) => ("ok", "Ready".to_owned()),
         (None, Some(JobState::Failed)) => ("bad", format!("Failed: {}", cause.unwrap_or_default())),
         (None, Some(JobState::Cancelled)) => ("", "Stopped".to_owned()),
-        (None, Some(JobState::Waiting)) => ("accent", "Waiting for its turn".to_owned()),
-        (None, Some(JobState::Running)) => ("accent", "Being made".to_owned()),
+        (None, Some(JobState::Waiting)) => ("accent", "Waiting to start".to_owned()),
+        (None, Some(JobState::Running)) => ("accent", "Building".to_owned()),
         (None, _) => ("", "Not finished".to_owned()),
     };
     Row {
@@ -103,12 +103,12 @@ fn why_not(case: &Case, review: Review, has_search: bool) -> Option<String> {
         return Some("Disclosure is locked until the identity of the requester is confirmed.".into());
     }
     if !has_search {
-        return Some("There is no search that has ended.".into());
+        return Some("Run a search first.".into());
     }
     if review.open > 0 {
         return Some(format!("{} events still need a decision.", number(review.open)));
     }
-    (!BUILDING.contains(&case.state)).then(|| "A package is made when the case is approved.".into())
+    (!BUILDING.contains(&case.state)).then(|| "Approve the case to build a package.".into())
 }
 
 impl<'a> Page<'a> {
@@ -188,18 +188,14 @@ pub(crate) async fn build(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Resp
         PackageCreated::NotIdentified => {
             "Disclosure is locked until the identity of the requester is confirmed.".to_owned()
         }
-        PackageCreated::Locked(CaseState::Review) => {
-            "A package is made when the case is approved.".to_owned()
-        }
-        PackageCreated::Locked(_) => {
-            "A package is made when the case is approved, and in no other state.".to_owned()
-        }
-        PackageCreated::Undecided(None) => "There is no search that has ended.".to_owned(),
+        PackageCreated::Locked(CaseState::Review) => "Approve the case to build a package.".to_owned(),
+        PackageCreated::Locked(_) => "You can build a package only while the case is approved.".to_owned(),
+        PackageCreated::Undecided(None) => "Run a search first.".to_owned(),
         PackageCreated::Undecided(Some(open)) => {
-            format!("{} events still need a decision. Take the case back to review.", number(open))
+            format!("{} events still need a decision. Move the case back to review.", number(open))
         }
         PackageCreated::TooMany => {
-            format!("{UNENDED_MAX} packages of your organisation are being made. Wait until one is ready.")
+            format!("Your organisation is already building {UNENDED_MAX} packages. Wait until one is ready.")
         }
     };
     refused(&app, &asked, &case, why).await
@@ -233,7 +229,7 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
     let password = asked.secret("password");
     if !password.0.is_empty() && password.0.chars().count() < PASSWORD_CHARS_MIN {
         let mut page = Page::new(&app, &asked, &case).await?;
-        let why = format!("It needs at least {PASSWORD_CHARS_MIN} characters, or none at all.");
+        let why = format!("Use at least {PASSWORD_CHARS_MIN} characters, or leave it empty.");
         for row in page.rows.iter_mut().filter(|row| row.id == package.new.id.0.to_string()) {
             row.password_error = Some(why.clone());
         }
@@ -243,7 +239,7 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
     let Some(permit) = app.downloads.enter(asked.place().tenant.id, asked.person().person.id) else {
         return Err(Problem::new(
             Code::RateLimitExceeded,
-            "Too many downloads are under way. Try again when one has ended.",
+            "Too many downloads are running. Try again when one has finished.",
         ));
     };
     let handed = app.service.disclosures.hand_out(asked.person().person.id, &case, &package, password).await;
@@ -258,13 +254,13 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
             "Disclosure is locked until the identity of the requester is confirmed."
         }
         Err(NotHandedOut::State(_)) => {
-            "A package is handed out when the case is approved, and again once it was delivered."
+            "You can download a package while the case is approved and after it is delivered."
         }
         Err(NotHandedOut::NotBuilt) => "The package is not ready yet.",
-        Err(NotHandedOut::Dropped) => "The package has expired. What it was stays recorded.",
-        Err(NotHandedOut::Outdated) => "Something was decided since the package was made. Make it again.",
+        Err(NotHandedOut::Dropped) => "The package has expired. Its record stays.",
+        Err(NotHandedOut::Outdated) => "Decisions have changed since the package was built. Build it again.",
         Err(NotHandedOut::NotHere) => {
-            "The content of the package is not here: control data was copied without it. Make it again."
+            "The package content is missing: control data was copied without it. Build it again."
         }
     };
     refused(&app, &asked, &case, why.to_owned()).await

@@ -61,9 +61,8 @@ fn label(kind: LetterKind) -> &'static str {
 }
 
 async fn letters(app: &Dashboard, asked: &Asked, case: &Case) -> Result<Vec<Letter>, Problem> {
-    let ground = case.answer.and_then(|answer| answer.ground).map(Named::name);
     let organisation = &asked.place().tenant.name;
-    let letters = app.service.disclosures.letters(case, &case_name(case), organisation, ground).await;
+    let letters = app.service.disclosures.letters(case, &case_name(case), organisation).await;
     letters.map_err(of_control)
 }
 
@@ -113,7 +112,7 @@ impl<'a> Page<'a> {
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "response").await?;
     let mut page = Page::new(&app, &asked, &case).await?;
-    page.frame.notice = asked.query_value("done").map(|_| "The letter was saved.");
+    page.frame.notice = asked.query_value("done").map(|_| "Letter saved.".to_owned());
     Ok(html(&page))
 }
 
@@ -130,14 +129,14 @@ pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         }
         Err(NotSaved::Missing) => return Err(Problem::not_found()),
         Err(NotSaved::Store(error)) => return Err(of_control(error)),
-        Err(NotSaved::Empty) => (StatusCode::UNPROCESSABLE_ENTITY, "A letter has some text.".to_owned()),
+        Err(NotSaved::Empty) => (StatusCode::UNPROCESSABLE_ENTITY, "Enter the text of the letter.".to_owned()),
         Err(NotSaved::TooLong) => {
-            (StatusCode::UNPROCESSABLE_ENTITY, format!("It has more than {LETTER_CHARS_MAX} characters."))
+            (StatusCode::UNPROCESSABLE_ENTITY, format!("Use at most {LETTER_CHARS_MAX} characters."))
         }
         Err(NotSaved::Closed) => (StatusCode::CONFLICT, "The case is closed.".to_owned()),
         Err(NotSaved::Stale) => (
             StatusCode::CONFLICT,
-            "Somebody else has edited this letter meanwhile. What you typed is below; the text that is kept is in the printed letter. Send yours again to put it in its place.".to_owned(),
+            "Someone else edited this letter. Your text is below; “Print” shows the saved text. Save again to replace it.".to_owned(),
         ),
     };
     let mut page = Page::new(&app, &asked, &case).await?;

@@ -149,9 +149,9 @@ fn parse_event(text: &str) -> Option<(ProjectId, u64, Option<u64>)> {
 fn badge(found: &FoundEvent) -> Badge {
     let (class, label) = match (found.decision, &found.masks) {
         (None, _) => ("accent", "To decide".to_owned()),
-        (Some(Decision::Exclude), _) => ("", "Exclude".to_owned()),
-        (Some(Decision::Include), None) => ("ok", "Include".to_owned()),
-        (Some(Decision::Include), Some(masks)) => ("warn", format!("Include, {} masked", masks.len())),
+        (Some(Decision::Exclude), _) => ("", "Excluded".to_owned()),
+        (Some(Decision::Include), None) => ("ok", "Included".to_owned()),
+        (Some(Decision::Include), Some(masks)) => ("warn", format!("Included, {} masked", masks.len())),
     };
     Badge { class, label }
 }
@@ -350,9 +350,13 @@ impl<'a> Page<'a> {
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "review").await?;
     let mut page = Page::new(&app, &asked, &case).await?;
+    let changed = asked.query_value("events").and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    let events = if changed == 1 { "1 event".to_owned() } else { format!("{} events", number(changed)) };
     page.frame.notice = match asked.query_value("done").as_deref() {
-        Some("decided") => Some("Decided."),
-        Some("masked") => Some("The masks were saved, and the event is included."),
+        Some("include") => Some(format!("{events} included.")),
+        Some("exclude") => Some(format!("{events} excluded.")),
+        Some("undecide") => Some(format!("Decision undone for {events}.")),
+        Some("masked") => Some("Masks saved. The event is included.".to_owned()),
         _ => None,
     };
     Ok(html(&page))
@@ -370,7 +374,7 @@ async fn refused(
     Ok(html_with(status, &page))
 }
 
-fn back(case: &Case, asked: &Asked, done: &str) -> Response {
+fn back(case: &Case, asked: &Asked, done: &str, changed: u64) -> Response {
     let (show, _) = shown(asked.field("show"));
     let page: u64 = asked.field("page").parse().unwrap_or(0);
     let event = parse_event(asked.field("event"));
@@ -378,7 +382,7 @@ fn back(case: &Case, asked: &Asked, done: &str) -> Response {
     let first: usize = asked.field("values").parse().unwrap_or(0);
     let event = if first > 0 { format!("{event}&values={first}") } else { event };
     let here = format!("/app/o/{}/cases/{}/review", case.tenant_id, case.id.0);
-    see_other(&format!("{here}?show={show}&page={page}{event}&done={done}"))
+    see_other(&format!("{here}?show={show}&page={page}{event}&done={done}&events={changed}"))
 }
 
 /// The search that was seen, as the form names it. A form that names none has seen none.
@@ -386,7 +390,7 @@ fn seen_search(asked: &Asked) -> Option<SearchId> {
     Uuid::parse(asked.field("search")).map(SearchId)
 }
 
-const NEWER: &str = "A newer search has ended since you opened this page, so nothing was decided. These are the events that it has found. Look at them and decide again.";
+const NEWER: &str = "A newer search has finished since you opened this page, so your decision was not saved. Review its events below and decide again.";
 
 /// Says what became of a decision.
 async fn answer(
@@ -397,13 +401,12 @@ async fn answer(
     done: &str,
 ) -> Result<Response, Problem> {
     let why = match decided {
-        Decided::Done { left: 0, .. } => return Ok(back(case, asked, done)),
+        Decided::Done { changed, left: 0 } => return Ok(back(case, asked, done, changed)),
         Decided::Done { changed, left } => format!(
-            "{changed} decided. Somebody else has decided about {left} meanwhile: those were left as they are now. Look at them and decide again."
+            "{changed} decided. Someone else decided {left} in the meantime; those did not change. Review them and decide again."
         ),
         Decided::Locked(Some(_)) => {
-            "Nothing is decided in the state in which the case is. Somebody may have moved it on meanwhile."
-                .to_owned()
+            "Events cannot be reviewed while the case is in this state. Someone may have moved it.".to_owned()
         }
         Decided::Locked(None) => NEWER.to_owned(),
     };
@@ -422,10 +425,10 @@ pub(crate) async fn decide(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let reason = asked.field("reason").trim().to_owned();
     let wrong_reason = match decision {
         Some(Decision::Exclude) if reason.is_empty() => {
-            Some("Say why these events are not disclosed.".to_owned())
+            Some("Enter why these events are excluded.".to_owned())
         }
         _ if reason.chars().count() > REASON_CHARS_MAX => {
-            Some(format!("It has more than {REASON_CHARS_MAX} characters."))
+            Some(format!("Use at most {REASON_CHARS_MAX} characters."))
         }
         _ => None,
     };
@@ -435,12 +438,12 @@ pub(crate) async fn decide(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let asking = Asking::new(&app, &asked, &case).await?;
     if asking.search.is_none() {
         return refused(&app, &asked, &case, unprocessable, |page| {
-            page.frame.error = Some("There is no search that has ended.".into());
+            page.frame.error = Some("Run a search first.".into());
         })
         .await;
     }
     let Some(search_id) = seen_search(&asked) else {
-        return answer(&app, &asked, &case, Decided::Locked(None), "decided").await;
+        return answer(&app, &asked, &case, Decided::Locked(None), asked.field("do")).await;
     };
     let which = if asked.field("which") == "matching" {
         Which::Open(asking.filter)
@@ -451,7 +454,7 @@ pub(crate) async fn decide(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     };
     if matches!(&which, Which::These(events) if events.is_empty()) {
         return refused(&app, &asked, &case, unprocessable, |page| {
-            page.frame.error = Some("Choose events first.".into());
+            page.frame.error = Some("Select events first.".into());
         })
         .await;
     }
@@ -459,7 +462,7 @@ pub(crate) async fn decide(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let person_id = asked.person().person.id;
     let decided =
         app.service.disclosures.decide(person_id, &case, search_id, which, decision, reason).await?;
-    answer(&app, &asked, &case, decided, "decided").await
+    answer(&app, &asked, &case, decided, asked.field("do")).await
 }
 
 pub(crate) async fn mask(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
@@ -480,7 +483,7 @@ pub(crate) async fn mask(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     };
     let Some(masking) = masking.ok_or(Problem::not_found())? else {
         let why = format!(
-            "This event has more than {MASKS_MAX} values that would have to be masked one by one. Mask all of its metadata, or exclude the event."
+            "This event needs more than {MASKS_MAX} single masks. Mask all of its metadata, or exclude the event."
         );
         let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
         return refused(&app, &asked, &case, unprocessable, |page| page.frame.error = Some(why)).await;

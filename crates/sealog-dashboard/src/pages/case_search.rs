@@ -124,16 +124,16 @@ pub(crate) async fn names_with(
 
 fn why_not(case: &Case, runs: &[SearchRun]) -> Option<&'static str> {
     if !WORKING.contains(&case.state) {
-        return Some("A search is started while the case is in progress, in review or extended.");
+        return Some("You can search while the case is in progress, in review or extended.");
     }
     if case.identifiers.is_empty() {
-        return Some("Add an identifier first: there is nothing to look for.");
+        return Some("Add an identifier first.");
     }
     if case.scope.projects.is_empty() {
-        return Some("Choose projects first: there is nowhere to look.");
+        return Some("Choose projects first.");
     }
     let is_open = |run: &SearchRun| run.search.outcome.is_none();
-    runs.iter().any(is_open).then_some("A search is under way, or was stopped and can go on.")
+    runs.iter().any(is_open).then_some("A search is running, or stopped and ready to resume.")
 }
 
 impl<'a> Page<'a> {
@@ -199,17 +199,17 @@ pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Resp
         Err(NotStarted::Store(StoreError::Refused(why))) => why,
         Err(NotStarted::Store(error)) => return Err(error.into()),
         Err(NotStarted::State(_)) => {
-            "A search is started while the case is in progress, in review or extended.".to_owned()
+            "You can search while the case is in progress, in review or extended.".to_owned()
         }
-        Err(NotStarted::NoIdentifiers) => "Add an identifier first: there is nothing to look for.".to_owned(),
-        Err(NotStarted::NoProjects) => "Choose projects first: there is nowhere to look.".to_owned(),
+        Err(NotStarted::NoIdentifiers) => "Add an identifier first.".to_owned(),
+        Err(NotStarted::NoProjects) => "Choose projects first.".to_owned(),
         Err(NotStarted::TooManyProjects) => {
-            "The case has too many projects for one search. Make a case for a part of them.".to_owned()
+            "The case has too many projects for one search. Split it into several cases.".to_owned()
         }
         Err(NotStarted::TooMany) => {
-            format!("{UNENDED_MAX} searches of your organisation are under way. Wait until one has ended.")
+            format!("Your organisation already runs {UNENDED_MAX} searches. Wait until one has finished.")
         }
-        Err(NotStarted::UnderWay) => "A search is under way, or was stopped and can go on.".to_owned(),
+        Err(NotStarted::UnderWay) => "A search is running, or stopped and ready to resume.".to_owned(),
     };
     refused(&app, &asked, &case, &why).await
 }
@@ -223,13 +223,11 @@ pub(crate) async fn stop(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 pub(crate) async fn resume(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "search").await?;
     if !WORKING.contains(&case.state) {
-        let why = "A search goes on while the case is in progress, in review or extended.";
+        let why = "You can resume a search while the case is in progress, in review or extended.";
         return refused(&app, &asked, &case, why).await;
     }
     match app.service.disclosures.resume_search(asked.person().person.id, &case).await? {
         true => Ok(see_other(&here(&case))),
-        false => {
-            refused(&app, &asked, &case, "There is no search to go on with, or too many are under way.").await
-        }
+        false => refused(&app, &asked, &case, "There is no search to resume, or too many are running.").await,
     }
 }

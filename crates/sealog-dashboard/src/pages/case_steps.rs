@@ -122,10 +122,10 @@ pub(crate) fn moves(asked: &Asked, case: &Case) -> (Vec<MoveForm>, Vec<&'static 
                 Named::name,
                 &value("extension_reason"),
             );
-            fields.push(Field::new("extension_reason", "Why", Kind::One(reasons), ""));
+            fields.push(Field::new("extension_reason", "Extension reason", Kind::One(reasons), ""));
             fields.push(
-                Field::new("announced", "The requester was told", Kind::Day, value("announced"))
-                    .hint("Left empty, today. It has to be within the first period."),
+                Field::new("announced", "Requester informed on", Kind::Day, value("announced"))
+                    .hint("Leave empty for today. Must be within the first period."),
             );
         }
         if known.needs == Needs::Ground {
@@ -146,20 +146,20 @@ pub(crate) fn moves(asked: &Asked, case: &Case) -> (Vec<MoveForm>, Vec<&'static 
 
 fn move_label(step: states::Transition) -> String {
     if step.needs == Needs::SameState {
-        return format!("End the pause: {}", step.to.name());
+        return format!("End pause: {}", step.to.name());
     }
     let label = match step.to {
         CaseState::Received => "Received",
-        CaseState::IdentityCheck => "Identity check",
-        CaseState::InProgress => "Begin the work",
+        CaseState::IdentityCheck => "Check identity",
+        CaseState::InProgress => "Start work",
         CaseState::Review => "Send to review",
         CaseState::Approved => "Approve",
-        CaseState::Delivered => "Note the delivery",
-        CaseState::Closed => "Close the case",
-        CaseState::Paused => "Pause the clock",
-        CaseState::Extended => "Extend the time",
-        CaseState::Refused => "Refuse",
-        CaseState::Withdrawn => "Note that it was withdrawn",
+        CaseState::Delivered => "Mark as delivered",
+        CaseState::Closed => "Close case",
+        CaseState::Paused => "Pause clock",
+        CaseState::Extended => "Extend deadline",
+        CaseState::Refused => "Refuse request",
+        CaseState::Withdrawn => "Mark as withdrawn",
     };
     label.to_owned()
 }

@@ -12,7 +12,8 @@ use crate::layout::Plain;
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
 
-pub(crate) const GONE: &str = "This link does not work: it was used, is too old, or was not copied whole.";
+pub(crate) const GONE: &str =
+    "This link is used, expired or incomplete. Copy the whole link, or ask for a new one.";
 
 #[derive(Template)]
 #[template(path = "pages/claim.html")]
@@ -54,10 +55,10 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
             return Ok(see_other("/app/sign-in?after=claim"));
         }
         Err(LinkError::Gone | LinkError::Domain) => Page { token_error: Some(GONE), ..page },
-        Err(LinkError::Email) => {
-            Page { email_error: Some("This is no address that mail can be sent to."), ..page }
+        Err(LinkError::Email) => Page { email_error: Some("Enter a valid e-mail address."), ..page },
+        Err(LinkError::Taken) => {
+            Page { email_error: Some("This address already has an account. Use another one."), ..page }
         }
-        Err(LinkError::Taken) => Page { email_error: Some("Another account has this address."), ..page },
         Err(LinkError::Password(problem)) => Page { password_error: Some(problem.to_string()), ..page },
         Err(LinkError::TooManyMails) => return Err(Problem::too_many()),
         Err(LinkError::Failed(failed)) => return Err(failed.into()),

@@ -95,20 +95,20 @@ impl Context {
             let found = around.by_actor(actor).await?;
             let time = format!("from:{} to:{}", iso_ms(around.begin_ms()), iso_ms(around.end_ms()));
             let all = link(&here, &[("actor_id", raw(actor)), (query_bar::NAME, time)]);
-            let note = note("Ten minutes before and after it.", &found);
+            let note = note("Within ten minutes before and after.", &found);
             context.add("actor", "By the same actor", note, all, around.rows(&here, &found), &found);
         }
         if let Some(resource) = fields.resource {
             let found = around.on_resource(resource).await?;
             let all = link(&here, &[("resource", raw(resource))]);
-            let note = note("The last ten.", &found);
+            let note = note("The latest ten.", &found);
             context.add("resource", "On the same resource", note, all, around.rows(&here, &found), &found);
         }
         if let Some(session) = &event.annotations.session_id {
             let term = query_bar::term("session", session);
             if let Some(found) = around.in_session(&term).await? {
                 let all = link(&here, &[(query_bar::NAME, term)]);
-                let note = note("Among the 250 events before and the 250 after it.", &found);
+                let note = note("Within 250 events before and after.", &found);
                 context.add("session", "In the same session", note, all, around.rows(&here, &found), &found);
             }
         }
@@ -223,5 +223,5 @@ fn link(here: &str, pairs: &[(&str, String)]) -> String {
 }
 
 fn note(what: &str, found: &Found) -> String {
-    if found.is_cut { format!("{what} There may be more than these.") } else { what.to_owned() }
+    if found.is_cut { format!("{what} There may be more.") } else { what.to_owned() }
 }

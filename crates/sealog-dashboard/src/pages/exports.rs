@@ -104,7 +104,7 @@ fn row(export: &Export, dropped_to: u64) -> Row {
         id: new.id.0.to_string(),
         created: moment(new.created_at_ms),
         format: match format {
-            Some(Format::Csv) => "CSV, faithful",
+            Some(Format::Csv) => "CSV, exact",
             Some(Format::SpreadsheetCsv) => "CSV for spreadsheets",
             Some(Format::Ndjson) => "NDJSON",
             None => "Unknown",
@@ -143,7 +143,7 @@ impl<'a> Page<'a> {
             is_test: chain.mode == Mode::Test,
             notice: asked
                 .query_value("done")
-                .map(|_| "The export is ready. Its rows are counted by the first complete download."),
+                .map(|_| "Export created. Its rows are counted on first download."),
             error: None,
             rows: found.iter().map(|export| row(export, dropped_to)).collect(),
             older: more.map(|id| format!("{here}?before={id}")),
@@ -203,7 +203,7 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         }
         Err(CreateError::TooMany) => {
             let error = Some(format!(
-                "The organisation has {} exports, and none of them was downloaded whole. Download one: it then gives way to a new one.",
+                "Your organisation has {} exports, the maximum, and none was fully downloaded. Download one completely: a new export can then replace it.",
                 number(KEPT_MAX)
             ));
             wrong(Page { error, ..page }).await
@@ -222,7 +222,7 @@ fn freeze(fields: &[Field], chain: ChainId, now_ms: u64) -> Result<Frozen, (Stri
             let frozen = search::freeze(value, now_ms);
             pairs.push((*name, frozen.map_err(|error| in_search(error.explain(value.trim())))?));
         } else if value.chars().count() > VALUE_SCALARS_MAX {
-            return Err(((*name).into(), format!("It has more than {VALUE_SCALARS_MAX} characters.")));
+            return Err(((*name).into(), format!("Use at most {VALUE_SCALARS_MAX} characters.")));
         } else {
             pairs.push((*name, value.clone()));
         }
@@ -259,7 +259,7 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
         return Err(Problem::new(
             Code::RequestNotFound,
             format!(
-                "The file cannot be made any more: its events up to #{} were dropped, as test events are when they are old. Make a new export of those that are left.",
+                "This export is no longer available: its test events up to #{} were deleted by age. Create a new export of the remaining events.",
                 number(dropped)
             ),
         ));
@@ -268,7 +268,7 @@ pub(crate) async fn download(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<R
     let Some(permit) = app.downloads.enter(asked.place().tenant.id, asked.person().person.id) else {
         return Err(Problem::new(
             Code::RateLimitExceeded,
-            "Too many downloads are under way. Try again when one has ended.",
+            "Too many downloads are running. Try again when one has finished.",
         ));
     };
     let name = manifest::file_name(&export);

@@ -89,7 +89,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let is_enabled = project.frameworks.contains(index);
     let mut clauses: Vec<Clause> = Vec::new();
     for (entry, is_required) in figures::entries_of(&framework.framework) {
-        let name = entry.clauses.get(&framework.framework).map_or("Without a clause", String::as_str);
+        let name = entry.clauses.get(&framework.framework).map_or("No clause", String::as_str);
         let last = figures.last_days.get(&entry.action);
         let row = Row {
             action: &entry.action,
@@ -99,11 +99,11 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
             href: format!("/app/p/{}/live/events?action={}", project.id, encoded(&entry.action)),
             advice: (last.is_none() && is_required).then(|| {
                 if entry.gated && !is_enabled {
-                    "Enable the framework, then log it where this happens.".to_owned()
+                    "Enable the framework, then log this action when it happens.".to_owned()
                 } else if entry.required_fields.is_empty() {
-                    "Log it where this happens.".to_owned()
+                    "Log this action when it happens.".to_owned()
                 } else {
-                    format!("Log it where this happens, with {}.", entry.required_fields.join(", "))
+                    format!("Log this action when it happens, with {}.", entry.required_fields.join(", "))
                 }
             }),
         };
@@ -216,11 +216,11 @@ pub(crate) async fn change(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let wrong = |page| Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
     let to = asked.field("to");
     if !matches!(to, "enable" | "disable") || asked.field("understood") != "yes" {
-        let error = "Confirm that you have read what changes.";
+        let error = "Confirm that you have read the changes.";
         return wrong(question(&app, &asked, Some(error)).await?);
     }
     if to == "enable" && !in_plan(&app, &asked, index) {
-        let error = "The organisation's plan does not include this framework.";
+        let error = "Your plan does not include this framework.";
         return wrong(question(&app, &asked, Some(error)).await?);
     }
     let all = format!("/app/p/{}/live/frameworks", project.id);

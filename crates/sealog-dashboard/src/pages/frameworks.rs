@@ -66,8 +66,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let mut cards: Vec<Card> = Catalog::builtin().frameworks.iter().enumerate().map(card).collect();
     cards.sort_by_key(|card| (!card.is_enabled, !card.in_plan));
     let notice = match asked.query_value("done").as_deref() {
-        Some("enable") => Some("The framework is enabled. Its actions are accepted from now on."),
-        Some("disable") => Some("The framework is disabled. What was logged stays."),
+        Some("enable") => Some("Framework enabled. Its actions are accepted from now on."),
+        Some("disable") => Some("Framework disabled. Existing events stay."),
         _ => None,
     };
     let page = Page {

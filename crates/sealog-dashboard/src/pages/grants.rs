@@ -14,7 +14,8 @@ use crate::text::{day, visible};
 /// Projects that are granted one by one.
 const GRANTED_MAX: usize = 200;
 
-const ONLY_AUDITORS: &str = "Projects and dates limit auditors only. Clear them, or choose the role Auditor.";
+const ONLY_AUDITORS: &str =
+    "Only auditors can be limited to projects and dates. Clear them, or choose the role Auditor.";
 
 pub(crate) struct Choice {
     pub value: String,
@@ -134,7 +135,7 @@ pub(crate) async fn limits(
     let own = app.service.control.projects_named(asked.place().tenant.id, known).await;
     let own: Vec<ProjectId> = own.map_err(of_control)?.iter().map(|project| project.id).collect();
     if chosen.is_empty() {
-        return Ok(Err("Choose the projects that the auditor may see."));
+        return Ok(Err("Choose the projects the auditor can see."));
     }
     if !chosen.iter().all(|id| id.is_some_and(|id| own.contains(&id))) {
         return Ok(Err("Choose projects of this organisation."));
@@ -152,17 +153,17 @@ struct Dates {
 fn dates(asked: &Asked, role: Role, now_ms: u64) -> Result<Dates, &'static str> {
     let date = |name: &str| match asked.field(name) {
         "" => Ok(None),
-        text => Date::parse(text).map(Some).ok_or("Write dates as YYYY-MM-DD."),
+        text => Date::parse(text).map(Some).ok_or("Use the date format YYYY-MM-DD."),
     };
     let (from, until, ends) = (date("from")?, date("until")?, date("ends")?);
     let (from_ms, until_ms) = (from.map(Date::start_ms), until.map(Date::end_ms));
     if from_ms.zip(until_ms).is_some_and(|(from, until)| from >= until) {
-        return Err("The first day of the window comes after its last.");
+        return Err("“Events from” must not be after “Events until”.");
     }
     let default = role.rules().grant_days.map(|days| now_ms.saturating_add(days * DAY_MS));
     let ends_at_ms = ends.map(Date::end_ms).or(default);
     if ends_at_ms.is_some_and(|end| end <= now_ms) {
-        return Err("The last day of the membership is over.");
+        return Err("“Member until” must not be in the past.");
     }
     Ok(Dates { from_ms, until_ms, ends_at_ms })
 }

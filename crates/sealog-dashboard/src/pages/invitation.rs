@@ -16,9 +16,8 @@ use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
 
 const DOMAIN: &str =
-    "The organisation takes people with addresses of other domains. Ask whoever has invited you.";
-const UNCONFIRMED: &str =
-    "This account cannot accept it: its address was never confirmed. Set a new password by mail first.";
+    "This organisation does not allow your e-mail domain. Contact the person who invited you.";
+const UNCONFIRMED: &str = "This account's address is not confirmed. Reset your password by e-mail first.";
 
 #[derive(Template)]
 #[template(path = "pages/invitation.html")]
@@ -94,7 +93,7 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         Ok(path) => return Ok(see_other(path)),
         Err(InvitationError::Gone) => return Ok(gone(Page { offer: None, ..page })),
         Err(InvitationError::Password(problem)) => Page { password_error: Some(problem.to_string()), ..page },
-        Err(InvitationError::AlreadyMember) => Page { error: Some("You are a member already."), ..page },
+        Err(InvitationError::AlreadyMember) => Page { error: Some("You are already a member."), ..page },
         // The page says what is needed.
         Err(InvitationError::NeedsSignIn) => page,
         Err(InvitationError::Domain) => Page { error: Some(DOMAIN), ..page },

@@ -33,7 +33,7 @@ const OVERLAPS: [(u64, &str); 5] = [
     (1, "1 hour"),
     (7 * 24, "7 days"),
     (30 * 24, "30 days"),
-    (0, "not at all: revoke it now"),
+    (0, "no time (revoke it now)"),
 ];
 
 #[derive(Template)]
@@ -184,7 +184,7 @@ fn needed(mode: Mode) -> Capability {
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let notice = match asked.query_value("done").as_deref() {
-        Some("revoke") => Some("The key is revoked. Requests with it are refused from now on."),
+        Some("revoke") => Some("Key revoked. Requests with it are rejected from now on."),
         _ => None,
     };
     let page = Page { notice, ..Page::new(&app, &asked).await? };
@@ -231,7 +231,7 @@ fn last_day(text: &str) -> Result<Option<String>, &'static str> {
     if text.is_empty() {
         return Ok(None);
     }
-    let date = Date::parse(text).ok_or("Write it as YYYY-MM-DD.")?;
+    let date = Date::parse(text).ok_or("Use the format YYYY-MM-DD.")?;
     Ok(Some(iso_ms(date.end_ms())))
 }
 
@@ -260,11 +260,11 @@ pub(crate) async fn roll(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     };
     let overlap = OVERLAPS.into_iter().find(|(hours, _)| hours.to_string() == asked.field("overlap"));
     let Some((hours, _)) = overlap else {
-        return wrong("Choose how long the old key works on.".into(), page);
+        return wrong("Choose how long the old key keeps working.".into(), page);
     };
     let expires_at = match last_day(page.expires) {
         Ok(expires_at) => expires_at,
-        Err(problem) => return wrong(format!("The last day of the new key: {problem}"), page),
+        Err(problem) => return wrong(format!("Expiry of the new key: {problem}"), page),
     };
     let actor = Actor::Person(asked.person().person.id);
     let input = RollInput { overlap_ms: hours * HOUR_MS, expires_at };
@@ -274,7 +274,7 @@ pub(crate) async fn roll(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
             Ok(html(&Page { name: "", expires: "", ..page }))
         }
         Err(AdminError::Field(error)) => wrong(format!("The new key: {error}."), page),
-        Err(AdminError::NotFound) => wrong("The key does not work any more: make a new one.".into(), page),
+        Err(AdminError::NotFound) => wrong("This key no longer works. Create a new one.".into(), page),
         Err(error) => Err(of_admin(error)),
     }
 }

@@ -91,7 +91,7 @@ pub(crate) async fn change(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let member = find(&app, &asked).await?;
     let page = Page::new(&app, &asked, &member).await?;
     let Some(role) = grants::chosen_role(&asked) else {
-        let role_error = Some("Choose a role that you may give.".into());
+        let role_error = Some("Choose a role you can assign.".into());
         return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { role_error, ..page }));
     };
     let (granted, ends_at_ms) = match grants::limits(&app, &asked, role).await? {

@@ -20,12 +20,12 @@ use crate::text::{day, visible};
 
 /// Members of one page; those who came later are on the next.
 const MEMBERS_ON_PAGE: usize = 100;
-const HELD: &str = "This address is invited for a role that you may not give.";
-const DOMAIN: &str = "The settings of the organisation do not allow addresses of this domain.";
+const HELD: &str = "This address is already invited with a role you cannot assign.";
+const DOMAIN: &str = "Your organisation's settings do not allow this e-mail domain.";
 const TOO_MANY_OPEN: &str =
-    "There are 100 open invitations. Withdraw one, or wait until one is accepted or over.";
+    "There are 100 open invitations, the maximum. Withdraw one, or wait until one is accepted or expires.";
 const TOO_MANY_MAILS: &str =
-    "This address, or this organisation, has had as many invitations as go out in an hour. Try again later.";
+    "Too many invitations in an hour for this address or organisation. Try again later.";
 
 #[derive(Template)]
 #[template(path = "pages/members.html")]
@@ -127,10 +127,10 @@ fn invited_row(link: &Link, role: Role) -> Option<InvitedRow> {
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let notice = match asked.query_value("done").as_deref() {
-        Some("invite") => Some("The invitation is on its way. It works once, within seven days."),
-        Some("withdraw") => Some("The invitation is withdrawn."),
-        Some("change") => Some("The membership is changed, from the next page on that the person opens."),
-        Some("end") => Some("The membership has ended."),
+        Some("invite") => Some("Invitation sent. The link works once and expires in 7 days."),
+        Some("withdraw") => Some("Invitation withdrawn."),
+        Some("change") => Some("Membership updated."),
+        Some("end") => Some("Membership ended."),
         _ => None,
     };
     Ok(html(&Page { notice, ..Page::new(&app, &asked).await? }))
@@ -142,7 +142,7 @@ pub(crate) async fn invite(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let wrong = |page| Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
     let wrong_email = |page, text| wrong(Page { email_error: Some(text), ..page });
     let Some(role) = grants::chosen_role(&asked) else {
-        return wrong(Page { role_error: Some("Choose a role that you may give."), ..page });
+        return wrong(Page { role_error: Some("Choose a role you can assign."), ..page });
     };
     let (grants, ends_at_ms) = match grants::limits(&app, &asked, role).await? {
         Ok(limits) => limits,
@@ -158,7 +158,7 @@ pub(crate) async fn invite(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     {
         return wrong_email(
             page,
-            "This person is a member already. Open it in the list to change or renew it.",
+            "This person is already a member. Open their entry in the list to change or renew it.",
         );
     }
     let email = page.email.trim().to_owned();
@@ -173,7 +173,7 @@ pub(crate) async fn invite(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         Err(LinkError::Domain) => wrong_email(page, DOMAIN),
         Err(LinkError::TooManyMails) => wrong_email(page, TOO_MANY_MAILS),
         Err(LinkError::Failed(failed)) => Err(failed.into()),
-        Err(_) => wrong_email(page, "This is no address that mail can be sent to."),
+        Err(_) => wrong_email(page, "Enter a valid e-mail address."),
     }
 }
 

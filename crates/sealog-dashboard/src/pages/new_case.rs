@@ -38,7 +38,7 @@ impl<'a> Page<'a> {
             note: vec![
                 Field::new("note", "Note", Kind::Text, note)
                     .required()
-                    .hint("Every step has one. It stays in the case; the system log has its digest."),
+                    .hint("Required for every step. Stays in the case; the system log records its digest."),
             ],
             error: None,
         })
@@ -72,6 +72,6 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     for field in fields {
         is_put |= put_error(std::slice::from_mut(field), &problem.field, &problem.problem);
     }
-    page.error = Some(if is_put { "Nothing was saved: see below.".into() } else { problem.to_string() });
+    page.error = Some(if is_put { "Not saved. Fix the fields below.".into() } else { problem.to_string() });
     Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
 }

@@ -41,13 +41,13 @@ pub(crate) async fn read(
 
 fn row(app: &Dashboard, notice: &KeptNotice, zone: &str) -> Option<NoticeRow> {
     let state = match (notice.sent_at_ms, notice.given_up_at_ms, &notice.last_failure) {
-        (Some(_), ..) => "mailed".to_owned(),
+        (Some(_), ..) => "E-mailed".to_owned(),
         (None, Some(_), failure) => {
-            format!("not mailed: {}", visible(failure.as_deref().unwrap_or("refused")))
+            format!("Not e-mailed: {}", visible(failure.as_deref().unwrap_or("refused")))
         }
-        (None, None, _) if !app.has_mail() => "no mail is set up".into(),
-        (None, None, Some(failure)) => format!("not mailed yet: {}", visible(failure)),
-        (None, None, None) => "mail on its way".into(),
+        (None, None, _) if !app.has_mail() => "Not e-mailed (no mail server)".into(),
+        (None, None, Some(failure)) => format!("Not e-mailed yet: {}", visible(failure)),
+        (None, None, None) => "E-mail queued".into(),
     };
     Some(NoticeRow {
         subject: visible(&notices::subject(notice)?),

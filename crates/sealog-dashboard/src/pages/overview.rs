@@ -105,14 +105,14 @@ impl Wanted {
         }
         let date = |text: &str| Date::parse(text).map(|date| day_of(date.start_ms()));
         let (first, end) = (date(&wanted.from), date(&wanted.to).map(|day| day.saturating_add(1)));
-        const FORM: &str = "Write it as YYYY-MM-DD.";
+        const FORM: &str = "Use the format YYYY-MM-DD.";
         wanted.from_error = first.is_none().then_some(FORM);
         wanted.to_error = end.is_none().then_some(FORM);
         if let (Some(first), Some(end)) = (first, end) {
             if end <= first {
-                wanted.to_error = Some("It must not be before the first day.");
+                wanted.to_error = Some("Choose a day that is not before the first day.");
             } else if end - first > DAYS_MAX {
-                wanted.to_error = Some("At most 183 days are shown at once.");
+                wanted.to_error = Some("Choose at most 183 days.");
             } else {
                 (wanted.days, wanted.period) = (first..end, None);
             }
@@ -140,7 +140,7 @@ impl Wanted {
         };
         let choice = |label, href, counting| Choice { href, label, is_current: self.counting == counting };
         let with = format!("{same}&{READS}={WITH_READS}");
-        [choice("Without reads", same, Counting::WithoutReads), choice("With reads", with, Counting::All)]
+        [choice("Hide reads", same, Counting::WithoutReads), choice("Show reads", with, Counting::All)]
     }
 }
 
@@ -214,8 +214,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         reads: wanted.of_reads(&here),
         with_reads: counting == Counting::All,
         left_out: (counting == Counting::WithoutReads && now.reads > 0).then(|| match now.reads {
-            1 => "1 read is left out.".to_owned(),
-            reads => format!("{} reads are left out.", number(reads)),
+            1 => "1 read event hidden.".to_owned(),
+            reads => format!("{} read events hidden.", number(reads)),
         }),
         from: wanted.from,
         to: wanted.to,
@@ -223,7 +223,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         to_error: wanted.to_error,
         shown: shown(&days),
         window: is_window(grants)
-            .then(|| "Your access is limited in time. Only whole days within it are counted.".into()),
+            .then(|| "Your access is limited to certain dates. Only whole days are counted.".into()),
         behind: now.behind(grants),
         is_empty: head.end().chain_seq == 0,
         figures: summary(&now, &compared, counting, &head, now_ms, sees_end),
@@ -259,7 +259,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 fn shown(days: &Range<u32>) -> String {
     let text = |days: u32| day(u64::from(days) * sealog_core::time::DAY_MS);
     match days.end.checked_sub(days.start) {
-        None | Some(0) => "No day that you may see".to_owned(),
+        None | Some(0) => "No days you can see".to_owned(),
         Some(1) => format!("{}, UTC", text(days.start)),
         Some(_) => format!("{} to {}, UTC", text(days.start), text(days.end - 1)),
     }

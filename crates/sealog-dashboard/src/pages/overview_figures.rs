@@ -32,7 +32,7 @@ pub(crate) enum Before<'a> {
 
 /// For what is counted whatever the action was.
 pub(crate) fn with_reads_note(counting: Counting, figures: &Figures) -> Option<&'static str> {
-    (counting == Counting::WithoutReads && figures.reads > 0).then_some("with reads")
+    (counting == Counting::WithoutReads && figures.reads > 0).then_some("including reads")
 }
 
 pub(crate) fn summary(
@@ -44,7 +44,7 @@ pub(crate) fn summary(
     sees_end: bool,
 ) -> Vec<Figure> {
     let was = |of: fn(&Figures) -> u64| match before {
-        Before::Hidden => "no time before it to compare".to_owned(),
+        Before::Hidden => "no earlier period to compare".to_owned(),
         Before::Partial => String::new(),
         Before::Whole(then) => change(of(then), of(now)),
     };
@@ -63,7 +63,7 @@ pub(crate) fn summary(
         Figure {
             label: "Failed or denied",
             value: share(now.failed, now.events),
-            note: format!("{} events, told by their actions", number(now.failed)),
+            note: format!("{} events with a failed or denied action", number(now.failed)),
         },
     ];
     if sees_end && head.durable.chain_seq > 0 {
@@ -109,7 +109,7 @@ pub(crate) fn chain_state(head: &ChainHead, runs: &Runs, from_the_first: bool, n
             format!("Verified to #{}, {} ago.", number(to), span(now_ms.saturating_sub(at_ms)))
         }
         _ if from_the_first => "Not verified yet.".to_owned(),
-        _ => "No loss is known.".to_owned(),
+        _ => "No known loss.".to_owned(),
     };
     Chain::Sealed { seq, hash: head.durable.hash.to_string(), verified }
 }
@@ -118,7 +118,7 @@ pub(crate) fn critical(figures: &Figures) -> Option<Spark> {
     let (at, most) = figures.critical.iter().enumerate().max_by_key(|(_, count)| **count)?;
     let is_worth = *most > 0 && figures.critical.len() > 2;
     let (on, _) = figures.days.get(at).filter(|_| is_worth)?;
-    let words = format!("Critical per day, most {} on {}", number(*most), short_day(*on));
+    let words = format!("Critical events per day, at most {} on {}", number(*most), short_day(*on));
     Some(Spark::new(words, &figures.critical))
 }
 

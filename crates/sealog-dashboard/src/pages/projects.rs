@@ -118,8 +118,8 @@ async fn row(app: &Dashboard, project: &Project) -> Result<Row, Problem> {
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let notice = match asked.query_value("done").as_deref() {
-        Some("create") => Some("The project is there. Create a key for it to send the first event."),
-        Some("rename") => Some("The project has its new name. Its id, chains and keys are as they were."),
+        Some("create") => Some("Project created. Create a key for it to send the first event."),
+        Some("rename") => Some("Project renamed. Its ID, chains and keys stay the same."),
         _ => None,
     };
     Ok(html(&Page { notice, ..Page::new(&app, &asked).await? }))

@@ -23,7 +23,7 @@ use crate::views;
 const NAME_CHARACTERS_MAX: usize = 100;
 const QUERY_BYTES_MAX: usize = 2000;
 
-const SHARED_FULL: &str = "30 views are shared in this project. One of them has to go first.";
+const SHARED_FULL: &str = "This project has 30 shared views, the maximum. Remove one first.";
 
 #[derive(Template)]
 #[template(path = "pages/saved_views.html")]
@@ -132,11 +132,11 @@ fn kept(query: &str) -> Option<String> {
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let query = asked.query_value("query").and_then(|query| kept(&query)).unwrap_or_default();
     let notice = match asked.query_value("done").as_deref() {
-        Some("remove") => Some("The view is removed."),
-        Some("shared") => Some("The view is shared."),
-        Some("private") => Some("The view is yours alone again."),
-        Some("pinned") => Some("The view stands on Overview."),
-        Some("unpinned") => Some("The view does not stand on Overview any more."),
+        Some("remove") => Some("View removed."),
+        Some("shared") => Some("View shared."),
+        Some("private") => Some("View no longer shared."),
+        Some("pinned") => Some("View pinned to Overview."),
+        Some("unpinned") => Some("View unpinned from Overview."),
         _ => None,
     };
     let page = Page { notice, ..Page::new(&app, &asked, query).await? };
@@ -159,12 +159,12 @@ pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     }
     let name = page.name.trim();
     let problem = match (name.chars().count(), query) {
-        (0, _) => Err("Give it a name."),
+        (0, _) => Err("Enter a name."),
         (NAME_CHARACTERS_MAX.., _) if name.chars().count() > NAME_CHARACTERS_MAX => {
             Err("Use at most 100 characters.")
         }
-        _ if name.contains('\0') => Err("Leave out the NUL character."),
-        (_, None) => Err("The query is too long to be saved."),
+        _ if name.contains('\0') => Err("Remove the NUL character."),
+        (_, None) => Err("These filters are too long to save. Remove some."),
         (_, Some(query)) => Ok(query),
     };
     let saved = match problem {
@@ -175,10 +175,10 @@ pub(crate) async fn save(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
             let (person_id, tenant_id) = (asked.person().person.id, asked.place().tenant.id);
             match app.service.admin.save_view(person_id, tenant_id, input).await.map_err(of_admin)? {
                 ViewKept::Kept => Ok(()),
-                ViewKept::Full => Err("You have 30 views here. Remove one first."),
+                ViewKept::Full => Err("You have 30 views, the maximum. Remove one first."),
                 ViewKept::SharedFull => Err(SHARED_FULL),
                 ViewKept::NameShared => {
-                    Err("You share a view of this name. Remove it first, or choose another name.")
+                    Err("You already share a view with this name. Remove it first, or choose another name.")
                 }
                 ViewKept::NotFound => return Err(Problem::not_found()),
             }

@@ -26,11 +26,11 @@ const GIVEN_UP_ON_PAGE: usize = 50;
 
 /// The texts of [`PRIVACY`], as people know them, and what to write there.
 const PRIVACY_LABELS: [(&str, &str); 5] = [
-    ("Purposes", "Why you process personal data that is in events."),
-    ("Categories of data", "Which kinds of personal data events hold."),
-    ("Recipients", "Who else gets them."),
-    ("Retention", "How long events are kept, or how that is decided."),
-    ("Contact", "Whom a data subject writes to: the data protection officer, for one."),
+    ("Purposes", "Why you process the personal data in events."),
+    ("Categories of data", "Kinds of personal data in events."),
+    ("Recipients", "Who else receives the data."),
+    ("Retention", "How long you keep events, or how you decide it."),
+    ("Contact", "Where people send questions, such as your data protection officer."),
 ];
 
 #[derive(Template)]
@@ -134,13 +134,13 @@ fn given_up_row(notice: &KeptNotice, zone: &str) -> GivenUp {
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let notice = match asked.query_value("done").as_deref() {
-        Some("name") => Some("The organisation has its new name."),
-        Some("authenticators") => Some("Saved. It counts from the next page on that a member opens."),
-        Some("sessions") => Some("Saved. It counts at once, also for sessions that have begun."),
-        Some("domains") => Some("Saved. It counts for invitations, also for those that are open."),
-        Some("key-lifetime") => Some("Saved. It counts for keys that are made from now on."),
-        Some("time-zone") => Some("The time zone is set."),
-        Some("privacy") => Some("The texts are saved. Packages that are made from now on have them."),
+        Some("name") => Some("Organisation renamed."),
+        Some("authenticators") => Some("Saved. Takes effect on each member's next page load."),
+        Some("sessions") => Some("Saved. Takes effect immediately, also for current sessions."),
+        Some("domains") => Some("Saved. Applies to new and open invitations."),
+        Some("key-lifetime") => Some("Saved. Applies to new keys."),
+        Some("time-zone") => Some("Time zone saved."),
+        Some("privacy") => Some("Privacy texts saved. New packages include them."),
         _ => None,
     };
     Ok(html(&Page { notice, ..Page::new(&app, &asked).await? }))

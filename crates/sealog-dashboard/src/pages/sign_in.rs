@@ -14,8 +14,8 @@ use crate::problem::Problem;
 use crate::request::{Asked, encoded, html, html_with, own_path, see_other, with_cookie};
 
 /// One text for whatever was wrong.
-const WRONG: &str = "E-mail or password is wrong.";
-const WRONG_CODE: &str = "The code is wrong, or was used before.";
+const WRONG: &str = "Wrong e-mail or password.";
+const WRONG_CODE: &str = "Wrong code, or already used. Enter a new one.";
 
 #[derive(Template)]
 #[template(path = "pages/sign_in.html")]
@@ -51,11 +51,9 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     // Of a link that knows who follows it: only the password is missing.
     let email = asked.query_value("email").unwrap_or_default();
     let notice = match asked.query_value("after").as_deref() {
-        Some("claim") => Some("The account is yours. Sign in with the password that you have just set."),
-        Some("reset") => Some("The password is set, and all sessions have ended. Sign in with the new one."),
-        Some("invitation") => {
-            Some("Your account is ready. Sign in with the password that you have just set.")
-        }
+        Some("claim") => Some("Owner account created. Sign in with your new password."),
+        Some("reset") => Some("Password set. All sessions were signed out. Sign in with your new password."),
+        Some("invitation") => Some("Account created. Sign in with your new password."),
         _ => None,
     };
     let next = own_path(&next).unwrap_or("");

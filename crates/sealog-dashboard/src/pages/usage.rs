@@ -121,7 +121,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
             rate: tenant
                 .rate_limit_rps
                 .or(plan.map(|plan| plan.requests_per_s))
-                .map_or("Not limited".into(), |rate| format!("{} a second", number(u64::from(rate)))),
+                .map_or("Not limited".into(), |rate| format!("{} per second", number(u64::from(rate)))),
             frameworks: plan.map_or_else(String::new, |plan| labels(plan.frameworks)),
         },
         trial: match (tenant.billing.billing_active, tenant.billing.trial_ends_at_ms) {

@@ -148,7 +148,7 @@ impl<'a> Page<'a> {
         let counts = [
             ("v", "Verified", count(|state| matches!(state, State::Verified(_)))),
             ("s", "Verified more than 7 days ago", count(|state| matches!(state, State::Stale(_)))),
-            ("u", "Not checked, or not all of it", count(|state| matches!(state, State::Unknown))),
+            ("u", "Not fully checked", count(|state| matches!(state, State::Unknown))),
             ("b", "Broken", count(|state| matches!(state, State::Broken(_)))),
         ];
         let row = |run: Run| {
@@ -200,10 +200,10 @@ impl<'a> Page<'a> {
 /// In words.
 fn schedule(app: &Dashboard, last: u64) -> String {
     match &app.verified_at() {
-        None => "No verification is scheduled: the operator of this server has turned it off.".into(),
+        None => "The operator has turned off scheduled verification.".into(),
         Some(at) if last <= WHOLE_MAX => format!("The whole chain is verified every night at {at} UTC."),
         Some(at) => {
-            format!("Every night at {at} UTC a part of the chain is verified, and all of it within a week.")
+            format!("Part of the chain is verified every night at {at} UTC, all of it every week.")
         }
     }
 }
@@ -212,7 +212,7 @@ fn shown(here: &str, at: usize, cell: &strip::Cell) -> CellShown {
     let (class, state) = match cell.state {
         State::Verified(at_ms) => ("v", format!("verified {}", moment(at_ms))),
         State::Stale(at_ms) => ("s", format!("verified {}, more than 7 days ago", day(at_ms))),
-        State::Unknown => ("u", "not checked, or not all of it".into()),
+        State::Unknown => ("u", "not fully checked".into()),
         State::Broken(seq) => ("b", format!("broken at #{}", number(seq))),
     };
     CellShown {
@@ -256,11 +256,10 @@ pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Resp
                     let bounds = format!("from {first} to {last}");
                     let page = Page::new(&app, &asked).await?;
                     let from_ok = from.as_ref().is_ok_and(|from| (first..=last).contains(from));
-                    let from_error = (!from_ok).then(|| format!("It must be a number {bounds}."));
+                    let from_error = (!from_ok).then(|| format!("Enter a number {bounds}."));
                     let to_ok =
                         matches!((&from, &to), (Ok(from), Ok(to)) if from <= to) || (!from_ok && to.is_ok());
-                    let to_error =
-                        (!to_ok).then(|| "It must be a number, and not below the first.".to_owned());
+                    let to_error = (!to_ok).then(|| "Enter a number that is not below the first.".to_owned());
                     return wrong(Page { from_error, to_error, ..page }).await;
                 }
             }
@@ -275,7 +274,7 @@ pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Resp
         }
         Err(StartError::TooMany) => {
             let error = Some(format!(
-                "{UNENDED_MAX} verifications of the organisation have not ended. Wait for one, or cancel one."
+                "Your organisation already runs {UNENDED_MAX} verifications. Wait for one to finish, or cancel one."
             ));
             wrong(Page { error, ..Page::new(&app, &asked).await? }).await
         }
@@ -283,7 +282,7 @@ pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Resp
             tracing::error!(%error, "a verification could not be started");
             Err(Problem::new(
                 Code::ServerInternal,
-                "The verification could not be started. Try again in a moment.",
+                "Could not start the verification. Try again in a moment.",
             ))
         }
     }

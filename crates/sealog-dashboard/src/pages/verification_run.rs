@@ -47,7 +47,7 @@ struct Page<'a> {
 struct FoundShown {
     at: String,
     hash: Option<String>,
-    explanation: &'static str,
+    explanation: String,
     expected: Option<String>,
     found: Option<String>,
     field: &'static str,
@@ -193,7 +193,7 @@ async fn explain(
     Ok(FoundShown {
         at: number(found.at),
         hash: found.hash.map(|hash| hash.to_string()),
-        explanation: found.explain(),
+        explanation: sentence(found),
         expected: found.expected.map(|hash| hash.to_string()),
         found: found.found.map(|hash| hash.to_string()),
         field: match found.reason.as_str() {
@@ -205,6 +205,20 @@ async fn explain(
         before_is_withheld: found.before_is_withheld,
         failing_is_withheld: found.failing_is_withheld,
     })
+}
+
+/// The most frequent reasons as one sentence about the event; the others behind its number.
+fn sentence(found: &Found) -> String {
+    let at = number(found.at);
+    match found.reason.as_str() {
+        "hash" => {
+            format!("Event #{at} was changed after it was sealed: its content no longer matches its hash.")
+        }
+        "link" => format!(
+            "Event #{at} does not link to the previous event: an event was removed, inserted or replaced here."
+        ),
+        _ => format!("Event #{at}: {}.", found.explain()),
+    }
 }
 
 /// With its contents, if it can still be read and the person may see it.

@@ -74,7 +74,7 @@ fn the_catalog_is_found_by_name_framework_category_and_kind_a_hundred_at_a_time(
     // Of another organisation there is nothing.
     stage.member(9, 2, Role::Owner);
     let foreign = format!("/app/o/{}/actions", tenant_id(2));
-    stage.signed_in(9).get(&format!("{foreign}?kind=custom")).shows("No action matches.");
+    stage.signed_in(9).get(&format!("{foreign}?kind=custom")).shows("No actions match.");
     stage
         .signed_in(9)
         .get(&format!("{foreign}/entry?action=invoice.approved"))
@@ -90,7 +90,7 @@ fn an_entry_shows_its_fields_its_clauses_and_a_command_that_sends_it() {
         "<code>model_version</code>",
         "<code>risk_flag</code>",
         "Art. 12(1)-(2), 26(6)",
-        "Needs one of its frameworks enabled",
+        "Enable one of its frameworks to use it",
         "&#34;ai_system_id&#34;: &#34;example&#34;",
         "curl -sS -i http://127.0.0.1:8080/v1/events",
     ] {
@@ -123,7 +123,7 @@ fn a_new_action_is_sendable_at_once_until_it_is_retired_and_its_name_can_come_ba
     );
     assert_eq!((own.category.as_deref(), own.severity.as_deref()), (Some("billing"), Some("warning")));
     let page = stage.signed_in(1).get(&made.location().unwrap());
-    page.shows("can send it from now on").shows("&#60;b&#62;").shows("invoice.o&#39;\\&#39;&#39;brien");
+    page.shows("All projects can use it now.").shows("&#60;b&#62;").shows("invoice.o&#39;\\&#39;&#39;brien");
     let retire =
         |n, name: &str| stage.signed_in(n).post(&format!("{}/retire", actions()), &[("action", name)]);
     retire(2, "invoice.o'brien <b>").is_problem(403, "auth/not_allowed");
@@ -135,7 +135,7 @@ fn a_new_action_is_sendable_at_once_until_it_is_retired_and_its_name_can_come_ba
     let list = stage.signed_in(1).get(&format!("{}?kind=custom", actions()));
     list.shows(">Retired<");
     let page = stage.signed_in(1).get(&made.location().unwrap());
-    assert!(page.has("New events with it are refused") && !page.has("/retire\""));
+    assert!(page.has("New events with this action are rejected") && !page.has("/retire\""));
     retire(1, "invoice.o'brien <b>").is_problem(404, "request/not_found");
     assert_eq!(create(&stage, &[("action", "invoice.o'brien <b>")]).status, 303);
     assert_eq!(sendable(&stage).len(), 1);

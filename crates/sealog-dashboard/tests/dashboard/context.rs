@@ -76,7 +76,7 @@ fn an_event_that_names_nobody_and_nothing_has_no_context() {
     let id = stage.append(live(1), r#"{"action":"a.b"}"#);
     assert!(!stage.signed_in(1).get(&format!("{}/{id}", events_path(1))).has("Context"));
     let alone = stage.append(live(1), r#"{"action":"a.b","actor_id":"u"}"#);
-    stage.signed_in(1).get(&format!("{}/{alone}", events_path(1))).shows("Context").shows("Nothing else.");
+    stage.signed_in(1).get(&format!("{}/{alone}", events_path(1))).shows("Context").shows("No other events.");
 }
 
 #[test]

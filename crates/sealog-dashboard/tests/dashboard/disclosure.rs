@@ -47,7 +47,7 @@ fn a_search_is_shown_while_it_runs_stopped_and_gone_on_with() {
     assert!(page.has("Searching: 0 %") && page.has("hx-trigger=\"every 1s\"") && !page.has("Start search"));
     assert_eq!(officer.post(&format!("{here}/start"), &[]).status, 422, "one is under way");
     assert_eq!(officer.post(&format!("{here}/stop"), &[]).status, 303);
-    assert!(officer.get(&here).has("A search was stopped"));
+    assert!(officer.get(&here).has("Search stopped"));
     assert_eq!(officer.post(&format!("{here}/resume"), &[]).status, 303);
     stage.work();
     let page = officer.get(&here);
@@ -63,7 +63,7 @@ fn without_identifiers_or_in_another_state_no_search_starts_and_the_page_says_wh
     let mut owner = stage.signed_in(1);
     let path = open_case(&mut owner);
     let here = format!("{path}/search");
-    assert!(owner.get(&here).has("A search is started while the case is in progress"));
+    assert!(owner.get(&here).has("You can search while the case is in progress"));
     assert_eq!(owner.post(&format!("{here}/start"), &[]).status, 422);
     let package = owner.get(&format!("{path}/package"));
     assert!(package.has("Disclosure is locked until the identity"));
@@ -88,11 +88,12 @@ fn events_are_decided_about_singly_and_in_bulk_and_an_exclusion_needs_a_reason()
     assert_eq!(found.len(), 2, "{}", page.text());
     let without =
         decide(&mut officer, &here, &[("e", found[0].as_str()), ("do", "exclude"), ("reason", " ")]);
-    assert!(without.status == 422 && without.has("Say why"), "{}", without.text());
+    assert!(without.status == 422 && without.has("Enter why"), "{}", without.text());
     let none = decide(&mut officer, &here, &[("do", "include")]);
-    assert!(none.status == 422 && none.has("Choose events first"));
+    assert!(none.status == 422 && none.has("Select events first"));
     let reason = [("e", found[0].as_str()), ("do", "exclude"), ("reason", "of <b>somebody</b> else")];
-    assert_eq!(decide(&mut officer, &here, &reason).status, 303);
+    let decided = decide(&mut officer, &here, &reason);
+    officer.follow(decided).shows("1 event excluded.");
     let page = officer.get(&format!("{here}?show=exclude"));
     assert!(
         events(&page).len() == 1 && page.has("of &#60;b&#62;somebody&#60;/b&#62; else"),
@@ -125,7 +126,7 @@ fn two_people_on_one_case_see_each_others_decisions_and_overwrite_none() {
         ("reason", "x"),
     ];
     let late = decide(&mut officer, &here, &both);
-    assert!(late.status == 409 && late.has("Somebody else has decided about 1"), "{}", late.text());
+    assert!(late.status == 409 && late.has("Someone else decided 1"), "{}", late.text());
     assert!(officer.get(&here).has("1 included, 1 excluded, 0 to decide"));
 }
 
@@ -146,7 +147,7 @@ fn an_event_is_shown_as_stored_beside_as_disclosed_and_its_masks_are_changed() {
     let masks = sent(&form, &[("m", "metadata.note"), ("do", "save")]);
     assert_eq!(officer.post(&format!("{here}/mask"), &masks).status, 303);
     let page = officer.get(&format!("{here}?event={event}"));
-    assert!(page.has("Include, 1 masked") && page.has("<mark>Not disclosed</mark>"), "{}", page.text());
+    assert!(page.has("Included, 1 masked") && page.has("<mark>Not disclosed</mark>"), "{}", page.text());
     assert!(!page.has("A staff member (nurse)"), "a reviewer decided to show it");
     let stale = officer.post(&format!("{here}/mask"), &masks);
     assert_eq!(stale.status, 409, "somebody has changed it since");
@@ -175,10 +176,10 @@ fn a_package_is_made_after_approval_downloaded_sealed_and_gone_after_30_days() {
     let bulk = [("which", "matching"), ("do", "include")];
     assert_eq!(decide(&mut officer, &format!("{path}/review"), &bulk).status, 303);
     let early = officer.post(&format!("{here}/build"), &[]);
-    assert!(early.status == 422 && early.has("when the case is approved"));
+    assert!(early.status == 422 && early.has("Approve the case to build a package."));
     move_case(&mut officer, &path, "approved");
     assert_eq!(officer.post(&format!("{here}/build"), &[]).status, 303);
-    assert!(officer.get(&here).has("Waiting for its turn"));
+    assert!(officer.get(&here).has("Waiting to start"));
     stage.work();
     let page = officer.get(&here);
     assert!(page.has("Ready") && page.has("Password (optional)"), "{}", page.text());
@@ -206,7 +207,7 @@ fn a_package_is_made_after_approval_downloaded_sealed_and_gone_after_30_days() {
     let mut officer = stage.signed_in(3);
     assert_eq!(stage.sweep(), 1);
     let page = officer.get(&here);
-    assert!(page.has("Expired and removed") && !page.has("Password (optional)"));
+    assert!(page.has("Expired and deleted") && !page.has("Password (optional)"));
     assert_eq!(officer.post(&download, &[]).status, 422);
     let manifest = officer.get(&format!("{here}/{package}/manifest.json"));
     assert!(manifest.status == 200 && manifest.has("sealog.disclosure.v1"));
@@ -229,18 +230,20 @@ fn letters_come_from_templates_are_edited_over_what_was_seen_and_printed() {
     let path = open_case(&mut officer);
     let here = format!("{path}/response");
     let page = officer.get(&here);
-    assert!(page.has("Dear Ada Subject") && page.has("/response/refusal/save"), "{}", page.text());
+    assert!(
+        page.has("Dear Ada Subject,\n\nWe received your request")
+            && page.has("unable to comply because [the ground]")
+            && page.has("/response/refusal/save"),
+        "{}",
+        page.text()
+    );
     let save = |browser: &mut Browser<'_>, kind: &str, body: &str, revision: &str| {
         browser.post(&format!("{here}/{kind}/save"), &[("body", body), ("revision", revision)])
     };
     assert_eq!(save(&mut officer, "refusal", "No. <script>x</script>", "0").status, 303);
     let mut owner = stage.signed_in(1);
     let late = save(&mut owner, "refusal", "Mine", "0");
-    assert!(
-        late.status == 409 && late.has("Somebody else has edited") && late.has("Mine"),
-        "{}",
-        late.text()
-    );
+    assert!(late.status == 409 && late.has("Someone else edited") && late.has("Mine"), "{}", late.text());
     assert_eq!(save(&mut owner, "refusal", " ", "1").status, 422);
     assert_eq!(save(&mut owner, "refusal", &"x".repeat(6001), "1").status, 422);
     save(&mut owner, "nonsense", "x", "0").is_problem(404, "request/not_found");
@@ -347,7 +350,7 @@ fn a_decision_names_the_search_that_was_seen_and_is_refused_after_a_newer_one() 
     let bulk =
         officer.post(&format!("{here}/decide"), &sent(&list, &[("which", "matching"), ("do", "include")]));
     assert_eq!(bulk.status, 409, "{}", bulk.text());
-    bulk.shows("A newer search has ended");
+    bulk.shows("A newer search has finished");
     let masked = officer.post(&format!("{here}/mask"), &sent(&masks, &[("do", "save")]));
     assert_eq!(masked.status, 409);
     let nameless = [("which", "matching"), ("do", "include"), ("show", "all")];
@@ -366,10 +369,10 @@ fn a_decision_names_the_search_that_was_seen_and_is_refused_after_a_newer_one() 
     let before = seen.iter().find(|(name, _)| name == "search").unwrap().1.clone();
     assert_eq!(officer.post(&format!("{path}/search/start"), &[]).status, 303);
     let early = approve(&mut officer, &before);
-    assert!(early.status == 422 && early.has("A search is under way"), "{}", early.text());
+    assert!(early.status == 422 && early.has("A search is running"), "{}", early.text());
     stage.work();
     let late = approve(&mut officer, &before);
-    assert!(late.status == 422 && late.has("A newer search has ended"), "{}", late.text());
+    assert!(late.status == 422 && late.has("A newer search has finished"), "{}", late.text());
     move_case(&mut officer, &path, "approved");
 }
 

@@ -216,7 +216,7 @@ fn an_export_of_test_data_is_named_so() {
     let file = browser.get(&format!("{export}/download"));
     assert!(file.header("content-disposition").unwrap().contains("filename=\"TEST-sealog-"));
     assert_eq!(manifest(&mut browser, &export)["is_test_data"], true);
-    browser.get(&path).shows("TEST").shows("no evidence");
+    browser.get(&path).shows("TEST").shows("do not use them as evidence");
     // It is none of the live chain's.
     let live = export.replace("/test/", "/live/");
     browser.get(&format!("{live}/download")).is_problem(404, "request/not_found");

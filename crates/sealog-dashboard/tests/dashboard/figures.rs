@@ -102,9 +102,9 @@ fn reads_are_left_out_until_they_are_asked_for_and_the_page_says_so() {
     }
     let mut owner = stage.signed_in(1);
     let page = owner.get(&format!("{}?days=7", overview(1)));
-    page.shows("<dt>Events</dt><dd class=\"fig\">8</dd>").shows("3 reads are left out.");
-    page.shows("Sun 15 Nov 2026: 8 events so far").shows("with reads");
-    page.shows("aria-current=\"true\">Without reads</a>");
+    page.shows("<dt>Events</dt><dd class=\"fig\">8</dd>").shows("3 read events hidden.");
+    page.shows("Sun 15 Nov 2026: 8 events so far").shows("including reads");
+    page.shows("aria-current=\"true\">Hide reads</a>");
     assert!(!page.has(">record.viewed</span>"));
     // The bar leads to the events that it counts.
     let href = |marker: &str| {
@@ -114,14 +114,14 @@ fn reads_are_left_out_until_they_are_asked_for_and_the_page_says_so() {
     let of_day = owner.get(&href("date_from=2026-11-15&#38;date_to=2026-11-15&#38;q="));
     assert_eq!(of_day.text().matches("class=\"c-seq").count(), 8);
     // The switch keeps the days, and other days keep the switch.
-    let with = owner.get(&href(">With reads"));
+    let with = owner.get(&href(">Show reads"));
     with.shows("<dt>Events</dt><dd class=\"fig\">11</dd>").shows(">record.viewed</span>");
     with.shows("9 Nov 2026 to 15 Nov 2026").shows("?days=30&#38;reads=with\"");
     with.shows("<input type=\"hidden\" name=\"reads\" value=\"with\">");
-    assert!(!with.has("reads are left out"));
+    assert!(!with.has("read events hidden"));
     with.shows("date_from=2026-11-15&#38;date_to=2026-11-15\"");
     let dates = owner.get(&format!("{}?from=2026-11-15&to=2026-11-15&reads=with", overview(1)));
-    dates.shows("<dd class=\"fig\">11</dd>").shows("?from=2026-11-15&#38;to=2026-11-15\">Without reads");
+    dates.shows("<dd class=\"fig\">11</dd>").shows("?from=2026-11-15&#38;to=2026-11-15\">Hide reads");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn what_is_compared_is_a_whole_period_and_what_is_many_times_as_much_has_no_perc
 fn keys_that_end_within_14_days_stand_on_overview() {
     let stage = stage();
     let mut owner = stage.signed_in(1);
-    owner.get(&overview(1)).shows("None of this project in the next 14 days.");
+    owner.get(&overview(1)).shows("No keys expire in the next 14 days.");
     let end = |days: u64| sealog_core::time::iso_ms(stage.now_ms() + days * DAY_MS);
     for (n, days, project) in [(1, 3, 1), (2, 13, 1), (3, 15, 1), (4, 3, 101)] {
         let input = sealog_service::admin::keys::KeyInput {
@@ -183,7 +183,7 @@ fn keys_that_end_within_14_days_stand_on_overview() {
 fn the_last_verifications_stand_on_overview_and_the_chain_says_how_far_it_is_verified() {
     let stage = stage();
     let mut owner = stage.signed_in(1);
-    owner.get(&overview(1)).shows("Not verified yet.").shows("There were none.");
+    owner.get(&overview(1)).shows("Not verified yet.").shows("No verifications yet.");
     let start =
         |owner: &mut Browser<'_>| owner.post(&format!("{}/start", verify_path(1)), &[]).location().unwrap();
     let run = start(&mut owner);
@@ -199,7 +199,7 @@ fn the_last_verifications_stand_on_overview_and_the_chain_says_how_far_it_is_ver
     stage.work();
     stage.doubtful.trust();
     let page = owner.get(&overview(1));
-    page.shows("Broken at #5").shows(&format!("<a href=\"{broken}\">What the verification found</a>"));
+    page.shows("Broken at #5").shows(&format!("<a href=\"{broken}\">See the verification</a>"));
     assert!(!page.has("Sealed to"));
     // What reaches beyond an auditor's time is not there.
     let today = MORNING_MS / DAY_MS * DAY_MS;
@@ -207,7 +207,7 @@ fn the_last_verifications_stand_on_overview_and_the_chain_says_how_far_it_is_ver
     stage.member_with(8, 1, Role::Auditor, grants, None);
     stage.with_authenticator(8);
     let late = stage.signed_in(8).get(&overview(1));
-    late.shows("There were none.");
+    late.shows("No verifications yet.");
     for hidden in ["Broken at", "Verified to", "Sealed to", "Last event"] {
         assert!(!late.has(hidden), "{hidden}");
     }
@@ -230,10 +230,10 @@ fn a_period_is_chosen_by_link_or_by_dates_and_what_is_wrong_stands_beside_its_fi
         owner.get(&format!("{}{query}", overview(1))).shows(shown);
     }
     for (query, wrong) in [
-        ("?from=soon&to=2026-01-01", "id=\"from-error\">Write it as"),
-        ("?from=2026-01-01&to=", "id=\"to-error\">Write it as"),
-        ("?from=2026-01-02&to=2026-01-01", "id=\"to-error\">It must not be before"),
-        ("?from=2020-01-01&to=2026-01-01", "id=\"to-error\">At most 183 days"),
+        ("?from=soon&to=2026-01-01", "id=\"from-error\">Use the format"),
+        ("?from=2026-01-01&to=", "id=\"to-error\">Use the format"),
+        ("?from=2026-01-02&to=2026-01-01", "id=\"to-error\">Choose a day that is not before"),
+        ("?from=2020-01-01&to=2026-01-01", "id=\"to-error\">Choose at most 183 days"),
     ] {
         let page = owner.get(&format!("{}{query}", overview(1)));
         assert_eq!(page.status, 400);
@@ -265,7 +265,7 @@ fn an_auditor_sees_whole_days_of_the_granted_time_and_neither_quota_nor_the_end_
     stage.with_authenticator(5);
     stage.with_authenticator(6);
     let early = stage.signed_in(5).get(&overview(1));
-    early.shows("<dt>Events</dt><dd class=\"fig\">0</dd>").shows("limited in time");
+    early.shows("<dt>Events</dt><dd class=\"fig\">0</dd>").shows("limited to certain dates");
     for hidden in ["Sealed to", "Last event", "This month", "user.login"] {
         assert!(!early.has(hidden), "{hidden}");
     }
@@ -273,10 +273,10 @@ fn an_auditor_sees_whole_days_of_the_granted_time_and_neither_quota_nor_the_end_
         .signed_in(6)
         .get(&overview(1))
         .shows("<dt>Events</dt><dd class=\"fig\">8</dd>")
-        .shows("no time before it");
+        .shows("no earlier period to compare");
     stage.signed_in(5).get(&overview(101)).is_problem(404, "request/not_found");
     assert!(!stage.signed_in(5).get(&frameworks(1)).has(">1 of "));
-    stage.signed_in(5).get(&format!("{}/pci_dss", frameworks(1))).shows("whole days that you may see");
+    stage.signed_in(5).get(&format!("{}/pci_dss", frameworks(1))).shows("whole days you can see");
     let views: Vec<String> =
         stage.records(1).into_iter().filter(|record| record.contains("sealog.page_viewed")).collect();
     assert_eq!(views.len(), 4, "{views:?}");
@@ -293,7 +293,7 @@ fn usage_shows_the_quota_with_its_marks_and_what_was_mailed() {
             .unwrap();
     };
     let mut owner = stage.signed_in(1);
-    owner.get(&usage(1)).shows("the plan has no limit").shows("None in the last twelve months");
+    owner.get(&usage(1)).shows("the plan has no limit").shows("None in the last 12 months");
     plan("entry");
     let page = owner.get(&usage(1));
     page.shows("of 250,000 live events, 0 %")
@@ -322,7 +322,7 @@ fn usage_shows_the_quota_with_its_marks_and_what_was_mailed() {
     let failed = NoticeOutcome::Failed { retry_at_ms: MORNING_MS + 1, cause: "no <route>".into() };
     stage.wait(stage.control.notice_attempted(due[1].id, failed)).unwrap();
     let page = owner.get(&usage(1));
-    page.shows("80 % of 2026-11").shows("sent 15 Nov 2026").shows("100 % of 2026-11").shows("waits since");
+    page.shows("80 % of 2026-11").shows("sent 15 Nov 2026").shows("100 % of 2026-11").shows("waiting since");
     page.shows("no &#60;route&#62;");
     assert!(!stage.signed_in(1).get(&usage(1)).has("example.org\""));
     // Of another organisation nothing is seen.
@@ -382,7 +382,7 @@ fn usage_says_how_the_trial_stands() {
             .unwrap();
         stage.signed_in(1).get(&usage(1))
     };
-    set(None).shows("there is no trial that ends");
+    set(None).shows("Not active, no trial");
     set(Some(MORNING_MS + DAY_MS)).shows("Trial until 16 Nov 2026");
     set(Some(MORNING_MS - DAY_MS))
         .shows("The trial ended on 14 Nov 2026")
@@ -423,13 +423,13 @@ fn a_framework_is_enabled_and_disabled_after_its_consequences_were_shown_and_bot
         .get(&path)
         .shows("Enable HIPAA")
         .shows("hipaa.phi_accessed")
-        .shows("accepted that are refused today");
+        .shows("rejected with 403 today are accepted");
     let unread = owner.post(&path, &[("to", "enable")]);
     assert_eq!((unread.status, enabled().len()), (422, 0));
-    unread.shows("Confirm that you have read what changes.");
+    unread.shows("Confirm that you have read the changes.");
     let done = owner.post(&path, &[("to", "enable"), ("understood", "yes")]);
     assert_eq!((done.status, enabled()), (303, vec!["hipaa"]));
-    owner.follow(done).shows("The framework is enabled.");
+    owner.follow(done).shows("Framework enabled.");
     stage.append(live(1), r#"{"action":"hipaa.phi_accessed"}"#);
     owner.get(&path).shows("Disable HIPAA").shows("framework/disabled").shows("In use");
     // To enable what is enabled changes nothing and leaves no record.

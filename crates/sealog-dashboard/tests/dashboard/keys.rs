@@ -78,7 +78,7 @@ fn what_is_wrong_with_a_key_stands_beside_its_field_and_a_foreign_project_is_not
     let page = create(&stage, 1, &[("name", " "), ("expires", "2030-01-02")]);
     assert_eq!(page.status, 422);
     page.shows("id=\"name-error\">It must not be empty.").shows("value=\"2030-01-02\"");
-    create(&stage, 1, &[("expires", "soon")]).shows("Write it as YYYY-MM-DD.");
+    create(&stage, 1, &[("expires", "soon")]).shows("Use the format YYYY-MM-DD.");
     create(&stage, 1, &[("mode", "both")]).shows("Choose a mode.");
     create(&stage, 1, &[("project", &project_id(2).to_string())]).is_problem(404, "request/not_found");
     let keys = format!("/app/o/{}/keys/revoke", tenant_id(1));
@@ -217,7 +217,7 @@ fn a_key_is_rolled_with_an_overlap_that_is_chosen_and_the_new_one_is_shown_once(
     roll(1, "00000000-0000-4000-8000-000000000000", "24").is_problem(404, "request/not_found");
     let wrong = roll(1, &id, "5");
     assert_eq!(wrong.status, 422);
-    wrong.shows("Choose how long the old key works on.");
+    wrong.shows("Choose how long the old key keeps working.");
     let page = roll(1, &id, "24");
     let new = raw(&page).expect("the new key");
     page.shows("Shown once");
@@ -228,7 +228,7 @@ fn a_key_is_rolled_with_an_overlap_that_is_chosen_and_the_new_one_is_shown_once(
     let id = access(&new).id.0.to_string();
     let newest = raw(&roll(1, &id, "0")).unwrap();
     assert!(access(&new).revoked_at_ms.is_some() && access(&newest).revoked_at_ms.is_none());
-    roll(1, &id, "0").shows("The key does not work any more");
+    roll(1, &id, "0").shows("This key no longer works.");
     let records = stage.records(1);
     assert_eq!(records.iter().filter(|record| record.contains("sealog.key_rolled")).count(), 2);
     assert!(!records.iter().any(|record| record.contains(&new) || record.contains(&newest)));
@@ -247,7 +247,7 @@ fn a_page_says_when_a_key_was_last_used_before_it_is_revoked_and_keeps_what_is_o
     let mut browser = stage.signed_in(1);
     let page = browser.get(&keys);
     page.shows("Expired");
-    assert!(!page.has("Revoke now"), "there is nothing to revoke");
+    assert!(!page.has("Revoke key"), "there is nothing to revoke");
 }
 
 #[test]
@@ -275,7 +275,8 @@ fn a_longest_lifetime_is_set_by_managers_on_plans_that_have_it_and_holds_for_new
     let change = TenantChange { plan: Some("entry".into()), ..TenantChange::default() };
     stage.wait(stage.control.update_tenant(tenant_id(1), change, Records::none())).unwrap();
     let page = stage.signed_in(1).get(&settings);
-    page.shows("is not part of the plan").shows("The 30 days that were set on another plan");
+    page.shows("Your plan does not include key expiry policies.")
+        .shows("The limit of 30 days from an earlier plan");
     assert!(!page.has("name=\"days\""), "no control that does nothing");
     assert_eq!(set(1, "").status, 422);
 }

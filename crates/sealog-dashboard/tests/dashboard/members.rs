@@ -59,7 +59,7 @@ fn an_organisation_has_a_hundred_open_invitations_and_the_page_shows_them_all() 
     };
     let refused = invite("one.more@example.org");
     assert_eq!(refused.status, 422);
-    refused.shows("There are 100 open invitations.").shows("value=\"one.more@example.org\"");
+    refused.shows("There are 100 open invitations, the maximum.").shows("value=\"one.more@example.org\"");
     // In place of one that is open there is room.
     assert_eq!(invite("GUEST7@example.org").status, 303);
     let open = stage.wait(stage.control.invitations(tenant_id(1), stage.now_ms(), 999)).unwrap();
@@ -89,7 +89,7 @@ fn an_address_gets_five_invitations_in_an_hour_and_an_organisation_sends_fifty()
     }
     let refused = invite("A@example.org");
     assert_eq!(refused.status, 422);
-    refused.shows("as many invitations as go out in an hour");
+    refused.shows("Too many invitations in an hour");
     for n in 0..44 {
         assert_eq!(invite(&format!("{n}@example.org")).status, 303, "{n}");
     }
@@ -213,12 +213,12 @@ fn what_is_wrong_stands_beside_its_field_and_nothing_is_changed() {
     let foreign = project_id(2).to_string();
     let own = project_id(1).to_string();
     for (fields, problem) in [
-        (vec![("role", "emperor")], "Choose a role that you may give."),
-        (vec![("role", "auditor")], "Choose the projects that the auditor may see."),
+        (vec![("role", "emperor")], "Choose a role you can assign."),
+        (vec![("role", "auditor")], "Choose the projects the auditor can see."),
         (vec![("role", "auditor"), ("project", foreign.as_str())], "Choose projects of this organisation."),
         (
             vec![("role", "auditor"), ("project", own.as_str()), ("from", "soon")],
-            "Write dates as YYYY-MM-DD.",
+            "Use the date format YYYY-MM-DD.",
         ),
         (
             vec![
@@ -227,13 +227,22 @@ fn what_is_wrong_stands_beside_its_field_and_nothing_is_changed() {
                 ("from", "2026-02-02"),
                 ("until", "2026-02-01"),
             ],
-            "The first day of the window comes after its last.",
+            "“Events from” must not be after “Events until”.",
         ),
-        (vec![("role", "developer"), ("ends", "2020-01-01")], "The last day of the membership is over."),
+        (vec![("role", "developer"), ("ends", "2020-01-01")], "“Member until” must not be in the past."),
         // What would not limit anything is not dropped in silence.
-        (vec![("role", "developer"), ("project", own.as_str())], "Projects and dates limit auditors only."),
-        (vec![("role", "admin"), ("from", "2026-02-02")], "Projects and dates limit auditors only."),
-        (vec![("role", "developer"), ("until", "2026-02-02")], "Projects and dates limit auditors only."),
+        (
+            vec![("role", "developer"), ("project", own.as_str())],
+            "Only auditors can be limited to projects and dates.",
+        ),
+        (
+            vec![("role", "admin"), ("from", "2026-02-02")],
+            "Only auditors can be limited to projects and dates.",
+        ),
+        (
+            vec![("role", "developer"), ("until", "2026-02-02")],
+            "Only auditors can be limited to projects and dates.",
+        ),
     ] {
         let answer = stage.signed_in(1).post(&of(3), &fields);
         assert_eq!(answer.status, 422, "{problem}");
@@ -255,8 +264,8 @@ fn a_membership_ends_at_once_with_its_sessions_and_is_renewed() {
     assert!(!developer.is_signed_in(), "of somebody who is a member nowhere else");
     assert!(membership(&stage, 3).has_ended(stage.now_ms()));
     let page = stage.signed_in(1).get(&of(3));
-    page.shows("The membership ended").shows(">Renew<");
-    assert!(!page.has("End it now"));
+    page.shows("Membership ended").shows(">Renew membership<");
+    assert!(!page.has("End membership"));
     stage.signed_in(3).get(&events_path(1)).is_problem(404, "request/not_found");
     assert_eq!(stage.signed_in(1).post(&of(3), &[("role", "developer")]).status, 303);
     assert_eq!(stage.signed_in(3).get(&events_path(1)).status, 200);
@@ -278,7 +287,7 @@ fn the_last_owner_stays_one_and_admins_have_no_say_over_owners() {
     // With another one it is different.
     assert_eq!(stage.signed_in(1).post(&of(3), &[("role", "owner")]).status, 303);
     let page = stage.signed_in(2).get(&of(1));
-    page.shows("does not include changes of owners");
+    page.shows("Your role cannot change owners.");
     assert!(!page.has("name=\"role\""));
     for (path, fields) in [(of(1), vec![("role", "admin")]), (format!("{}/end", of(3)), vec![("end", "now")])]
     {

@@ -198,9 +198,9 @@ fn a_chain_that_is_found_broken_is_told_to_owners_and_admins_whatever_they_have_
     for path in [overview.as_str(), "/app/account"] {
         let page = stage.signed_in(refused).get(path);
         page.shows("the chain of Project of 1 is broken at #2")
-            .shows("not mailed: 550 &#60;no&#62; such box");
+            .shows("Not e-mailed: 550 &#60;no&#62; such box");
         page.shows(&format!("href=\"{}/", verify_path(1)));
-        stage.signed_in(other).get(path).shows("is broken at #2").shows("mail on its way");
+        stage.signed_in(other).get(path).shows("is broken at #2").shows("E-mail queued");
         assert!(!stage.signed_in(3).get(path).has("is broken at #2"), "a developer is not told");
     }
     let settings = stage.signed_in(1).get(&format!("/app/o/{}/settings", tenant_id(1)));
@@ -233,7 +233,7 @@ fn what_somebody_does_not_want_is_not_queued_and_each_role_chooses_among_its_own
     let account = |n| stage.signed_in(n).get("/app/account");
     account(1).shows("value=\"key_expiring\" checked").shows("value=\"auditor_ending\" checked");
     assert!(!account(1).has("value=\"verification_failed\""), "it cannot be turned off");
-    account(3).shows("There is nothing to choose for your roles.");
+    account(3).shows("Your roles have no optional notifications.");
     let auditor = account(4);
     assert!(auditor.has("value=\"export_ready\"") && !auditor.has("value=\"key_expiring\""));
     let choose = |n, wanted: &[&str]| {
@@ -280,7 +280,9 @@ fn the_link_of_a_mail_turns_its_notice_off_without_signing_in() {
     let mut mailer = stage.browser();
     mailer.site = None;
     let page = mailer.get(&path);
-    page.shows("A key expires in 14, 7 or 1 days").shows("Organisation 1").shows(&token.0.0);
+    page.shows("A key is about to expire (14 days, 7 days and 1 day before)")
+        .shows("Organisation 1")
+        .shows(&token.0.0);
     assert_eq!(page.header("referrer-policy"), Some("no-referrer"));
     assert_eq!(muted(), Vec::<String>::new(), "looking changes nothing");
     // As a mail program does it, in either form that RFC 8058 allows, any number of times.
@@ -300,7 +302,7 @@ fn the_link_of_a_mail_turns_its_notice_off_without_signing_in() {
     assert_eq!(muted(), ["key_expiring"]);
     let other = Token::new(&*stage.clock);
     for wrong in ["", "x", other.0.0.as_str()] {
-        mailer.get(&format!("/app/unsubscribe?token={wrong}")).shows("does not work any more");
+        mailer.get(&format!("/app/unsubscribe?token={wrong}")).shows("This link no longer works.");
         assert_eq!(mailer.post("/app/unsubscribe", &[("token", wrong)]).status, 422);
     }
     let mut elsewhere = stage.browser();

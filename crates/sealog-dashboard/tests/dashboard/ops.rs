@@ -51,7 +51,7 @@ fn tenants_are_found_by_name_and_id_and_pages_join() {
     let by_id = browser.get(&format!("/ops/tenants?search={}", tenant_id(9)));
     assert_eq!(rows(&by_id), 1);
     by_id.shows("Organisation 9");
-    browser.get("/ops/tenants?search=nothing+like+it").shows("No tenant has this in its name.");
+    browser.get("/ops/tenants?search=nothing+like+it").shows("No tenants match.");
 }
 
 fn changes_plan(stage: &Stage) {
@@ -90,7 +90,7 @@ fn changes_plan(stage: &Stage) {
     // What is wrong is said beside its field, and what was typed stays.
     let wrong = browser.post(&plan, &[("plan", "middle"), ("trial", "soon\"><b>"), ("billing", "active")]);
     assert_eq!(wrong.status, 422);
-    wrong.shows("id=\"trial-hint\">Write it as a day").shows("soon&#34;&#62;&#60;b&#62;");
+    wrong.shows("id=\"trial-hint\">Enter a date").shows("soon&#34;&#62;&#60;b&#62;");
     wrong.shows("<option value=\"middle\" selected>").shows("checked");
     let wrong = browser.post(&plan, &[("plan", "golden")]);
     assert_eq!(wrong.status, 422);
@@ -140,13 +140,13 @@ fn rates_are_set_and_taken_back_for_a_tenant_and_for_its_own_projects_alone() {
     let of_tenant = || stage.wait(stage.control.tenant(tenant_id(1))).unwrap().unwrap().rate_limit_rps;
     assert_eq!(browser.post(&rate, &[("rate", " 250 ")]).status, 303);
     assert_eq!(of_tenant(), Some(250));
-    browser.get(&tenant_path(1)).shows("250 requests a second");
+    browser.get(&tenant_path(1)).shows("250 requests per second");
     let record = last_record(&stage, 1);
     assert!(is_by_operator(&record, 1) && record["metadata"]["rate_limit_rps"]["to"] == 250, "{record}");
     for wrong in ["many", "-1", "1.5", "4294967296"] {
         let answer = browser.post(&rate, &[("rate", wrong)]);
         assert_eq!(answer.status, 422, "{wrong}");
-        answer.shows("id=\"rate-hint\">Write a whole number").shows(&format!("value=\"{wrong}\""));
+        answer.shows("id=\"rate-hint\">Enter a whole number").shows(&format!("value=\"{wrong}\""));
     }
     assert_eq!(of_tenant(), Some(250));
     assert_eq!(browser.post(&rate, &[("rate", "")]).status, 303);
@@ -161,7 +161,7 @@ fn rates_are_set_and_taken_back_for_a_tenant_and_for_its_own_projects_alone() {
     assert_eq!(last_record(&stage, 1)["action"], "sealog.project_changed");
     let wrong = set(&mut browser, 1, "x");
     assert_eq!(wrong.status, 422);
-    wrong.shows("role=\"alert\"").shows("The rate of Project of 1").shows("value=\"x\"");
+    wrong.shows("role=\"alert\"").shows("Rate of Project of 1").shows("value=\"x\"");
     set(&mut browser, 2, "7").is_problem(404, "request/not_found");
     assert_eq!(of_project(2), None);
 }
@@ -192,12 +192,12 @@ fn jobs_of_all_tenants_are_shown_without_what_they_are_about_and_one_is_cancelle
     page.shows("Organisation 1")
         .shows("Running")
         .shows("next 12,345")
-        .shows("The operator")
-        .shows("not begun");
+        .shows("<span class=\"muted\">Operator</span>")
+        .shows("not started");
     assert!(!page.has("secret") && !page.has("of events"));
     let cancel = |browser: &mut Browser<'_>, id: &str| browser.post("/ops/jobs/cancel", &[("job", id)]);
     let answer = cancel(&mut browser, &id(1).0.to_string());
-    browser.follow(answer).shows("The job is cancelled");
+    browser.follow(answer).shows("Job cancelled.");
     let record = last_record(&stage, 1);
     assert!(is_by_operator(&record, 1), "{record}");
     assert_eq!(
@@ -206,11 +206,11 @@ fn jobs_of_all_tenants_are_shown_without_what_they_are_about_and_one_is_cancelle
     );
     assert_eq!(record["resource"], format!("job/{}", id(1).0));
     let answer = cancel(&mut browser, &id(1).0.to_string());
-    browser.follow(answer).shows("The job had ended already.");
+    browser.follow(answer).shows("The job had already finished.");
     assert_eq!(stage.records(1).len(), 1);
     // One of the operator's own has no chain to go into.
     let answer = cancel(&mut browser, &id(2).0.to_string());
-    browser.follow(answer).shows("Nothing is under way.");
+    browser.follow(answer).shows("No unfinished jobs.");
     browser.get("/ops/jobs?all=1").shows("Cancelled").shows("next 12,345");
     cancel(&mut browser, &id(9).0.to_string()).is_problem(404, "request/not_found");
     cancel(&mut browser, "x").is_problem(404, "request/not_found");
@@ -252,7 +252,7 @@ fn the_operator_accepts_a_loss_by_typing_and_the_chain_goes_on() {
         stage.append(live(1), r#"{"action":"user.login","actor_id":"somebody-in-events"}"#);
     }
     let mut browser = signed_in(&stage, 1);
-    browser.get("/ops/losses").shows("No chain has a proven loss.");
+    browser.get("/ops/losses").shows("No losses to accept.");
     let recorded = stage.wait(stage.store.head(live(1))).unwrap().recorded;
     store.lose_from(live(1), 6);
     let list = browser.get("/ops/losses");
@@ -288,7 +288,7 @@ fn the_operator_accepts_a_loss_by_typing_and_the_chain_goes_on() {
 
     let answer = accept(&mut browser, "the disk was\r\nreplaced", " Project of 1 ");
     assert_eq!(answer.location().as_deref(), Some("/ops/losses?accepted=6"));
-    browser.follow(answer).shows("accepted as event 6").shows("No chain has a proven loss.");
+    browser.follow(answer).shows("accepted as event 6").shows("No losses to accept.");
     // The order is in the tenant's system chain under the operator's id, the reason in the chain itself.
     let record = last_record(&stage, 1);
     assert!(is_by_operator(&record, 1), "{record}");
@@ -365,14 +365,14 @@ fn storage_and_system_say_what_is_there() {
         .get("/ops/storage")
         .shows("Events are accepted.")
         .shows("3.0 GiB free of 10.0 GiB")
-        .shows("8.0 MiB; below that no events are accepted")
-        .shows("Nothing was wrong.");
+        .shows("8.0 MiB; below that, events are rejected")
+        .shows("No problems found.");
     browser
         .get("/ops/system")
         .shows("A store of tests")
         .shows(&format!("schema {}", SCHEMA.sqlite.len()))
         .shows("No database is configured")
-        .shows("0 mails");
+        .shows("0 e-mails");
 }
 
 #[test]
@@ -410,7 +410,7 @@ fn the_outbox_shows_what_became_of_mails_and_neither_their_text_nor_their_addres
     let id = newest.to_string();
     let state = || stage.wait(stage.control.outbox_row(newest)).unwrap().unwrap();
     let answer = post(&mut browser, "give-up", &id);
-    browser.follow(answer).shows("The mail is given up.");
+    browser.follow(answer).shows("E-mail given up.");
     assert_eq!(state().state(), NoticeState::GivenUp);
     let record = last_record(&stage, 1);
     assert!(is_by_operator(&record, 1), "{record}");
@@ -419,11 +419,11 @@ fn the_outbox_shows_what_became_of_mails_and_neither_their_text_nor_their_addres
         (&"sealog.mail_given_up".into(), &"quota".into())
     );
     let answer = post(&mut browser, "give-up", &id);
-    browser.follow(answer).shows("nothing was changed");
+    browser.follow(answer).shows("already sent or given up");
     assert_eq!(stage.records(1).len(), 1);
-    browser.get("/ops/outbox?state=given_up").shows("Given up").shows("Try now");
+    browser.get("/ops/outbox?state=given_up").shows("Given up").shows("Retry now");
     let answer = post(&mut browser, "retry", &id);
-    browser.follow(answer).shows("tried again within seconds");
+    browser.follow(answer).shows("E-mail queued.");
     assert_eq!((state().state(), state().due_at_ms), (NoticeState::Waiting, stage.now_ms()));
     assert_eq!(last_record(&stage, 1)["action"], "sealog.mail_retried");
     stage
@@ -431,7 +431,7 @@ fn the_outbox_shows_what_became_of_mails_and_neither_their_text_nor_their_addres
         .unwrap();
     browser.get("/ops/outbox?state=sent").shows("Sent");
     let answer = post(&mut browser, "retry", &id);
-    browser.follow(answer).shows("nothing was changed");
+    browser.follow(answer).shows("already sent or given up");
     for wrong in ["x", "", &(newest + 1).to_string()] {
         post(&mut browser, "retry", wrong).is_problem(404, "request/not_found");
     }

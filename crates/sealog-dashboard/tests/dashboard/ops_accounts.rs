@@ -132,7 +132,7 @@ fn enrols_once(stage: &Stage) {
         |browser: &mut Browser<'_>, code: &str| browser.post("/ops/enrol/authenticator", &[("code", code)]);
     let wrong = confirm(&mut browser, "000000");
     assert_eq!(wrong.status, 422);
-    wrong.shows("The code is wrong").shows("Key for the authenticator");
+    wrong.shows("Wrong code").shows("Key for the authenticator");
     let answer = confirm(&mut browser, &code(stage, &key));
     assert_eq!(answer.location().as_deref(), Some("/ops"));
     assert!(is_signed_in(&mut browser));
@@ -145,7 +145,7 @@ fn enrols_once(stage: &Stage) {
     let used = code(stage, &key);
     let mut again = stage.browser();
     let answer = sign_in(&mut again, 1, PASSWORD);
-    again.follow(answer).shows("Your code");
+    again.follow(answer).shows("Enter your code");
     let code_page = |browser: &mut Browser<'_>, code: &str| {
         browser.post("/ops/sign-in/code", &[("code", code), ("next", "/ops/losses")])
     };
@@ -198,7 +198,7 @@ fn whoever_guesses_is_stopped_by_counts_in_the_store_and_people_are_not_counted_
     for _ in 0..10 {
         let answer = sign_in(&mut browser, 1, "a wrong password");
         assert_eq!(answer.status, 422);
-        answer.shows("E-mail or password is wrong.").shows(&operator_email(1));
+        answer.shows("Wrong e-mail or password.").shows(&operator_email(1));
     }
     sign_in(&mut browser, 1, PASSWORD).is_problem(429, "auth/too_many_attempts");
     let mut elsewhere = stage.browser();
@@ -271,7 +271,7 @@ fn over_plain_http_from_elsewhere_nobody_signs_in_to_the_console() {
     half_operator(&stage, 1);
     let mut browser = stage.browser();
     browser.host = "log.example".into();
-    browser.get("/ops/sign-in").shows("HTTPS is needed");
+    browser.get("/ops/sign-in").shows("Sign-in requires HTTPS.");
     let answer = sign_in(&mut browser, 1, PASSWORD);
     assert_eq!((answer.status, answer.header("set-cookie")), (403, None));
     let secret = link(&stage, 2);

@@ -65,13 +65,14 @@ fn the_first_owner_claims_the_account_with_a_link_that_works_once_within_a_day()
     answer.shows("Use at least 10 characters.").shows("value=\"me@example.org\"").shows(&url.0);
     assert!(!answer.has("short\""));
     let answer = claim(&mut browser, &url.0, "nobody", PASSWORD);
-    answer.shows("This is no address that mail can be sent to.").shows("aria-describedby=\"email-error\"");
+    answer.shows("Enter a valid e-mail address.").shows("aria-describedby=\"email-error\"");
     assert!(!stage.claimed.load(Ordering::SeqCst));
     assert_eq!(claim(&mut browser, &"0".repeat(64), "me@example.org", PASSWORD).status, 422);
     let answer = claim(&mut browser, &url.0, "me@example.org", PASSWORD);
     assert_eq!(answer.location().as_deref(), Some("/app/sign-in?after=claim"));
     assert!(stage.claimed.load(Ordering::SeqCst), "the file is told to forget the link");
-    claim(&mut browser, &url.0, "other@example.org", PASSWORD).shows("This link does not work");
+    claim(&mut browser, &url.0, "other@example.org", PASSWORD)
+        .shows("This link is used, expired or incomplete.");
     let answer = browser.post("/app/sign-in", &[("email", "ME@example.org"), ("password", PASSWORD)]);
     browser.follow(answer).shows("No events yet").shows("at_live_");
     assert!(stage.records(1)[0].contains("sealog.account_claimed"));
@@ -80,7 +81,8 @@ fn the_first_owner_claims_the_account_with_a_link_that_works_once_within_a_day()
     let (link, url) = claim_link(&*stage.clock, "x", tenant, person_id(1));
     stage.wait(stage.control.create_link(link, None, vec![])).unwrap().unwrap();
     stage.clock.advance(CLAIM_MS);
-    claim(&mut browser, &url.0, "other@example.org", PASSWORD).shows("This link does not work");
+    claim(&mut browser, &url.0, "other@example.org", PASSWORD)
+        .shows("This link is used, expired or incomplete.");
 }
 
 #[test]
@@ -132,7 +134,7 @@ fn a_wrong_password_and_an_unknown_account_get_the_same_answer() {
     assert_eq!((known.status, unknown.status), (422, 422));
     let without = |answer: &Response, n| answer.text().replace(&email(n), "");
     assert_eq!(without(&known, 1), without(&unknown, 9));
-    known.shows("E-mail or password is wrong.").shows("role=\"alert\"");
+    known.shows("Wrong e-mail or password.").shows("role=\"alert\"");
     assert!(!known.has("not the password"));
     assert!(browser.cookies.is_empty());
     // Somebody who never set a password has none.
@@ -292,11 +294,11 @@ fn an_address_gets_five_reset_mails_in_an_hour_and_nobody_is_told() {
     let forgot = || stage.browser().post("/app/forgot", &[("email", &email(1))]);
     let mails = || stage.wait(stage.control.pending_notices()).unwrap();
     for n in 1..=5 {
-        forgot().shows("a mail is on its way");
+        forgot().shows("we have sent it an e-mail");
         stage.settle(|| mails() == n);
     }
     for _ in 0..3 {
-        forgot().shows("a mail is on its way");
+        forgot().shows("we have sent it an e-mail");
     }
     // Whoever comes behind them is through when they are: work on control data has one order.
     stage.member(2, 1, Role::Developer);
@@ -305,7 +307,7 @@ fn an_address_gets_five_reset_mails_in_an_hour_and_nobody_is_told() {
         stage.settle(|| mails() == n);
     }
     stage.clock.advance(60 * MINUTE_MS);
-    forgot().shows("a mail is on its way");
+    forgot().shows("we have sent it an e-mail");
     stage.settle(|| mails() == 9);
 }
 
@@ -433,7 +435,7 @@ fn an_authenticator_is_set_up_with_the_password_and_a_code_and_recovery_codes_wo
     assert!(refused.status == 422 && !refused.has("otpauth:"));
     let refused = confirm("x", PASSWORD);
     assert_eq!(refused.status, 422);
-    refused.shows("The code is wrong.").shows("otpauth:");
+    refused.shows("Wrong code.").shows("otpauth:");
     let page = confirm(&code, PASSWORD);
     page.shows("Recovery codes").shows("Shown once");
     assert!(!without_code.is_signed_in(), "it began without a code");
@@ -457,7 +459,7 @@ fn an_authenticator_is_set_up_with_the_password_and_a_code_and_recovery_codes_wo
         let typed = codes[n].to_uppercase().replace('-', " ");
         assert_eq!(other.post("/app/sign-in/code", &[("code", &typed)]).status, expected, "{n}");
     }
-    browser.get("/app/account").shows("8 recovery codes are left");
+    browser.get("/app/account").shows("8 recovery codes left");
     assert_eq!(browser.post("/app/account/authenticator/remove", &[("old", "wrong")]).status, 422);
     assert_eq!(browser.post("/app/account/authenticator/remove", &[("old", PASSWORD)]).status, 303);
     assert_eq!(stage.browser().sign_in(1, PASSWORD).location().as_deref(), Some("/app/signed-in?next="));
@@ -470,10 +472,10 @@ fn a_new_password_needs_the_old_one_and_ends_all_other_sessions() {
     let change = |browser: &mut Browser<'_>, old: &str, new: &str| {
         browser.post("/app/account/password", &[("old", old), ("password", new)])
     };
-    change(&mut browser, "wrong", NEW_PASSWORD).shows("This is not your password.");
+    change(&mut browser, "wrong", NEW_PASSWORD).shows("Wrong password.");
     change(&mut browser, PASSWORD, "short").shows("Use at least 10 characters.");
     for guessed in ["password123456".to_owned(), format!("{}2026", email(1).split('@').next().unwrap())] {
-        change(&mut browser, PASSWORD, &guessed).shows("This is too easy to guess.");
+        change(&mut browser, PASSWORD, &guessed).shows("Too easy to guess.");
     }
     assert_eq!(change(&mut browser, PASSWORD, &"x".repeat(1001)).status, 422);
     assert!(other.is_signed_in());
@@ -511,7 +513,7 @@ fn a_password_that_was_right_begins_no_session_once_another_is_set() {
     let stage = stage();
     let mut browser = stage.browser();
     reset_meanwhile(&stage, 1);
-    browser.sign_in(1, PASSWORD).shows("E-mail or password is wrong.");
+    browser.sign_in(1, PASSWORD).shows("Wrong e-mail or password.");
     assert!(!browser.is_signed_in());
     assert!(!stage.records(1).iter().any(|record| record.contains("sealog.signed_in")));
 }
@@ -524,7 +526,7 @@ fn a_code_that_was_right_begins_no_session_once_another_password_is_set() {
     assert_eq!(browser.sign_in(1, PASSWORD).status, 303);
     let code = code(&stage, 1);
     reset_meanwhile(&stage, 1);
-    browser.post("/app/sign-in/code", &[("code", &code)]).shows("The code is wrong");
+    browser.post("/app/sign-in/code", &[("code", &code)]).shows("Wrong code");
     assert!(!browser.is_signed_in());
 }
 
@@ -569,7 +571,7 @@ fn a_lost_password_is_set_anew_by_mail_which_ends_all_sessions_and_leaves_the_au
     let known = browser.post("/app/forgot", &[("email", "person1@example.ORG")]);
     let unknown = browser.post("/app/forgot", &[("email", "nobody@example.org")]);
     assert_eq!(known.text(), unknown.text());
-    known.shows("If there is an account for this address, a mail is on its way.");
+    known.shows("If this address has an account, we have sent it an e-mail.");
     stage.settle(|| stage.wait(stage.control.pending_notices()).unwrap() == 1);
     let (notice, token) = mailed(&stage).unwrap();
     assert_eq!((notice.to.as_str(), notice.template.as_str()), ("Person1@Example.org", "reset"));
@@ -581,7 +583,7 @@ fn a_lost_password_is_set_anew_by_mail_which_ends_all_sessions_and_leaves_the_au
     let answer = reset(&mut browser, &token.0.0, NEW_PASSWORD);
     assert_eq!(answer.location().as_deref(), Some("/app/sign-in?after=reset"));
     assert!(!other.is_signed_in());
-    reset(&mut browser, &token.0.0, NEW_PASSWORD).shows("This link does not work");
+    reset(&mut browser, &token.0.0, NEW_PASSWORD).shows("This link is used, expired or incomplete.");
     let answer = browser.sign_in(1, NEW_PASSWORD);
     assert_eq!(
         answer.location().as_deref(),
@@ -594,7 +596,7 @@ fn a_lost_password_is_set_anew_by_mail_which_ends_all_sessions_and_leaves_the_au
     stage.settle(|| stage.wait(stage.control.pending_notices()).unwrap() == 1);
     let (_, token) = mailed(&stage).unwrap();
     stage.clock.advance(RESET_MS);
-    reset(&mut browser, &token.0.0, PASSWORD).shows("This link does not work");
+    reset(&mut browser, &token.0.0, PASSWORD).shows("This link is used, expired or incomplete.");
 }
 
 #[test]
@@ -642,7 +644,7 @@ fn somebody_without_an_account_accepts_an_invitation_with_a_password() {
     };
     accept(&mut browser, "short").shows("Use at least 10 characters.");
     assert_eq!(accept(&mut browser, PASSWORD).location().as_deref(), Some("/app/sign-in?after=invitation"));
-    accept(&mut browser, PASSWORD).shows("This link does not work");
+    accept(&mut browser, PASSWORD).shows("This link is used, expired or incomplete.");
     let (person, _) = stage.wait(stage.control.person_by_email("new@example.org".into())).unwrap().unwrap();
     let member = stage.wait(stage.control.member(tenant_id(1), person.id)).unwrap().unwrap().membership;
     assert!(person.verified);
@@ -666,7 +668,7 @@ fn somebody_with_an_account_accepts_an_invitation_signed_in_and_nobody_else_does
         browser.post("/app/invitation", &[("token", &token.0.0), ("accept", "1"), ("password", NEW_PASSWORD)])
     };
     // Whoever has the mail, but is not signed in, sets no password.
-    accept(&mut stage.browser()).shows("There is an account with this address.");
+    accept(&mut stage.browser()).shows("You already have an account.");
     accept(&mut stage.signed_in(6)).shows("You are signed in with another address.");
     assert_eq!(stage.browser().sign_in(5, PASSWORD).status, 303, "the password is as it was");
     let memberships = || stage.wait(stage.control.memberships(person_id(5))).unwrap().len();
@@ -708,10 +710,16 @@ fn an_invitation_ends_after_a_week_or_when_it_is_withdrawn() {
     let foreign = format!("/app/o/{}/members/withdraw", tenant_id(2));
     stage.signed_in(9).post(&foreign, &[("invitation", &id)]).is_problem(404, "request/not_found");
     assert_eq!(owner.post(&format!("{members}/withdraw"), &[("invitation", &id)]).status, 303);
-    stage.browser().post("/app/invitation", &[("token", &token.0.0)]).shows("This link does not work");
+    stage
+        .browser()
+        .post("/app/invitation", &[("token", &token.0.0)])
+        .shows("This link is used, expired or incomplete.");
     let token = invite(&stage, "a@example.org");
     stage.clock.advance(INVITATION_MS);
-    stage.browser().post("/app/invitation", &[("token", &token.0.0)]).shows("This link does not work");
+    stage
+        .browser()
+        .post("/app/invitation", &[("token", &token.0.0)])
+        .shows("This link is used, expired or incomplete.");
 }
 
 #[test]
@@ -720,13 +728,13 @@ fn over_plain_http_off_this_machine_the_page_says_that_https_is_needed() {
     let mut browser = stage.browser();
     browser.host = "192.168.1.2:8080".into();
     let page = browser.get("/app/sign-in");
-    page.shows("HTTPS is needed");
+    page.shows("Sign-in requires HTTPS.");
     assert!(!page.has("name=\"password\""));
     let answer = browser.sign_in(1, PASSWORD);
     assert_eq!(answer.status, 403);
     assert!(browser.cookies.is_empty());
     let plain = Stage::at("http://log.example/app");
-    plain.browser().get("/app/sign-in").shows("HTTPS is needed");
+    plain.browser().get("/app/sign-in").shows("Sign-in requires HTTPS.");
     // Behind HTTPS the cookie is bound to its host.
     let secure = Stage::at("https://log.example/app");
     secure.tenant(1);

@@ -29,16 +29,16 @@ fn pages_of_a_test_chain_begin_at_its_first_kept_event_and_an_export_over_droppe
     page.shows("usr_4");
     assert!(!page.has("usr_3") && !page.has("class=\"gap\""), "what was dropped is not missing");
     let page = browser.get(&test(verify_path(1)));
-    page.shows("The chain has #5 to #5.").shows("#5 to #5: not checked");
+    page.shows("The chain has #5 to #5.").shows("#5 to #5: not fully checked");
     let run = browser.post(&format!("{}/start", test(verify_path(1))), &[("range", "all")]);
     stage.work();
     browser.get(&run.location().unwrap()).shows("1 of 1 events are valid");
     let gone = browser.get(&format!("{export}/download"));
     assert_eq!(gone.status, 404);
-    gone.shows("its events up to #4 were dropped");
+    gone.shows("its test events up to #4 were deleted");
     // The list says so before anybody tries, and keeps what is known of the file.
     let page = browser.get(&exports);
-    page.shows("Dropped up to #4 for their age").shows("5 rows").shows("manifest.json");
+    page.shows("Test events up to #4 were deleted").shows("5 rows").shows("manifest.json");
     assert!(!page.has("/download\""));
     assert_eq!(browser.post(&format!("{exports}/create"), &[("format", "csv")]).status, 303);
     let page = browser.get(&exports);

@@ -425,7 +425,7 @@ fn an_admin_neither_withdraws_nor_replaces_the_invitation_of_an_owner() {
     withdraw(2, &owners[0]).is_problem(403, "auth/not_allowed");
     let refused = invite(2, "X@example.org", "developer");
     assert_eq!(refused.status, 422);
-    refused.shows("invited for a role that you may not give");
+    refused.shows("invited with a role you cannot assign");
     assert!(!stage.signed_in(2).get(&path).has(&owners[0]), "no button that does nothing");
     assert_eq!((ids(), withdrawals()), (owners.clone(), 0));
     // An owner replaces it, and the record says that the first one is withdrawn.

@@ -60,9 +60,9 @@ fn a_search_finds_what_its_terms_say_and_each_term_can_be_taken_away() {
     );
     let page = browser.get(&both);
     assert_eq!(rows(&page), [10]);
-    page.shows("API v1 has the exact filters").shows("/v1/events?actor_id=a10&#39;");
+    page.shows("exact filters that API v1 supports").shows("/v1/events?actor_id=a10&#39;");
     assert_eq!(rows(&browser.get(&links(&page, "aria-label=\"Remove ")[0])), [10]);
-    assert_eq!(rows(&browser.get(&links(&page, "aria-label=\"Without actor_id\"")[0])), [10, 4]);
+    assert_eq!(rows(&browser.get(&links(&page, "aria-label=\"Remove the filter actor_id\"")[0])), [10, 4]);
     // A period takes the place of another, and the other terms stay.
     let page = browser.get(&search("action:user.login last:7d"));
     page.shows("aria-current=\"true\">7 days");
@@ -91,15 +91,15 @@ fn what_is_wrong_with_a_search_stands_under_it_and_what_was_typed_stays() {
     stage.append(live(1), r#"{"action":"user.login"}"#);
     let mut browser = stage.signed_in(1);
     for (q, problem) in [
-        ("actor:x key:at_live_ab", "At character 9: there is no field “key”"),
+        ("actor:x key:at_live_ab", "At character 9: “key” is not a field"),
         ("login", "At character 1: “login” has no field"),
         ("severity:>=high", "info, warning or critical"),
     ] {
         let page = browser.get(&format!("{}&action=a.b", search(q)));
         assert_eq!(page.status, 400);
         page.shows(problem).shows("aria-describedby=\"e-q h-q\" aria-invalid=\"true\"");
-        page.shows("value=\"a.b\"").shows("Nothing was looked for");
-        assert!(!page.has("Nothing matches") && !page.has(">24 hours"), "a link would lose what was typed");
+        page.shows("value=\"a.b\"").shows("Fix the search above to see results.");
+        assert!(!page.has("No events match") && !page.has(">24 hours"), "a link would lose what was typed");
     }
     let page = browser.get(&search("\"><script>alert(1)</script>"));
     assert_eq!(page.status, 400);
@@ -124,7 +124,7 @@ fn a_search_that_is_cut_says_how_far_it_has_looked_and_goes_on_from_there() {
     let mut browser = stage.signed_in(1);
     let mut page = browser.get(&search("meta.n:<2 \"y\""));
     assert!(rows(&page).is_empty());
-    page.shows("Nothing found so far.").shows("Looked back to #").shows(" UTC.").shows(">Continue<");
+    page.shows("No matches so far.").shows("Searched back to #").shows(" UTC.").shows(">Continue<");
     let mut found = Vec::new();
     for _ in 0..140 {
         let Some(next) = links(&page, "rel=\"next\"").pop() else { break };
@@ -132,7 +132,7 @@ fn a_search_that_is_cut_says_how_far_it_has_looked_and_goes_on_from_there() {
         found.extend(rows(&page));
     }
     assert_eq!(found, [2, 1]);
-    assert!(!page.has("Looked back to"), "everything was looked at");
+    assert!(!page.has("Searched back to"), "everything was looked at");
 }
 
 #[test]

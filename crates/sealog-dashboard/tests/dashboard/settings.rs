@@ -89,9 +89,7 @@ fn members_without_an_authenticator_are_led_to_set_one_up_before_anything_else()
         let led = member.post(form, &[("session", "others")]);
         assert_eq!(led.location().as_deref(), Some("/app/account?needed=authenticator"), "{form}");
     }
-    member
-        .get("/app/account?needed=authenticator")
-        .shows("Organisation 1 needs an authenticator of every member");
+    member.get("/app/account?needed=authenticator").shows("Organisation 1 requires an authenticator.");
     let offer = member.post("/app/account/authenticator", &[("old", PASSWORD)]);
     assert_eq!(offer.status, 200);
     let secret = stage.wait(stage.control.authenticator(person_id(2))).unwrap().unwrap().secret;
@@ -102,7 +100,7 @@ fn members_without_an_authenticator_are_led_to_set_one_up_before_anything_else()
     // It stays.
     let refused = member.post("/app/account/authenticator/remove", &[("old", PASSWORD)]);
     assert_eq!(refused.status, 422);
-    refused.shows("Organisation 1 needs an authenticator");
+    refused.shows("Organisation 1 requires every member to have an authenticator");
     set(&stage, 1, "authenticators", &[]);
     assert_eq!(member.post("/app/account/authenticator/remove", &[("old", PASSWORD)]).status, 303);
     assert_eq!(member.get(&events_path(1)).status, 200);
@@ -116,7 +114,7 @@ fn signing_in_can_be_left_again_without_an_authenticator() {
     let mut member = stage.browser();
     let signed_in = member.sign_in(2, PASSWORD);
     let page = member.follow(signed_in);
-    page.shows("needs an authenticator of every member");
+    page.shows("requires an authenticator");
     assert_eq!(member.post("/app/sign-out", &[]).location().as_deref(), Some("/app/sign-in"));
     assert!(!member.is_signed_in());
 }
@@ -209,7 +207,7 @@ fn only_addresses_of_the_domains_are_invited_and_accepted() {
     assert_eq!(kept(&stage, "security.email_domains").as_deref(), Some(r#"["example.org","b.example"]"#));
     let refused = invite("x@other.example");
     assert_eq!(refused.status, 422);
-    refused.shows("do not allow addresses of this domain").shows("value=\"x@other.example\"");
+    refused.shows("do not allow this e-mail domain").shows("value=\"x@other.example\"");
     assert_eq!((invite("x@EXAMPLE.org").status, invite("y@b.example").status), (303, 303));
     // The one that was invited before comes too late.
     let token = sealog_service::people::Token::new(&*stage.clock);
@@ -224,7 +222,7 @@ fn only_addresses_of_the_domains_are_invited_and_accepted() {
     };
     let late = accept(&stage);
     assert_eq!(late.status, 422);
-    late.shows("takes people with addresses of other domains");
+    late.shows("does not allow your e-mail domain");
     assert_eq!(set(&stage, 1, "domains", &[]).status, 303);
     assert_eq!(accept(&stage).status, 303);
     for bad in ["example", "a@b.example", "*.example.org", "bücher.example"] {

@@ -28,10 +28,10 @@ fn start(browser: &mut Browser<'_>, fields: &[(&str, &str)]) -> Response {
 fn a_chain_is_verified_in_the_background_and_the_page_says_how_far_it_is() {
     let stage = stage(5);
     let mut browser = stage.signed_in(1);
-    browser.get(&verify_path(1)).shows("#1 to #5: not checked").shows("There were none.");
+    browser.get(&verify_path(1)).shows("#1 to #5: not fully checked").shows("No verifications yet.");
     let run = start(&mut browser, &[("range", "all")]).location().unwrap();
     let page = browser.get(&run);
-    page.shows("Waiting for its turn").shows(&format!("hx-get=\"{run}\"")).shows("every 1s");
+    page.shows("Waiting to start").shows(&format!("hx-get=\"{run}\"")).shows("every 1s");
     page.shows(&format!("href=\"{run}\">Refresh")).shows("/cancel\"");
     // What the page asks for every second is the same without what surrounds it.
     let part = browser.send("GET", &run, &[("hx-request", "true")], "");
@@ -74,12 +74,12 @@ fn a_tampered_event_is_explained_with_its_neighbour_and_both_hashes() {
     let run = start(&mut browser, &[]).location().unwrap();
     stage.work();
     let page = browser.get(&run);
-    page.shows("The chain is broken at #4").shows("its hash does not match its content");
+    page.shows("The chain is broken at #4").shows("its content no longer matches its hash");
     page.shows("Expected hash")
         .shows("Found hash")
-        .shows("the last event before it")
-        .shows("the first event that fails");
-    page.shows("usr_2").shows("&#60;script&#62;eve").shows("Differs from its hash").shows("What to do first");
+        .shows("previous event</span>")
+        .shows("first failing event");
+    page.shows("usr_2").shows("&#60;script&#62;eve").shows("Does not match its hash").shows("First response");
     let report: Value = serde_json::from_slice(&browser.get(&format!("{run}/report.json")).body).unwrap();
     let hash = |name: &str| report[name].as_str().unwrap().to_owned();
     page.shows(&hash("expected_hash")).shows(&hash("found_hash"));
@@ -98,9 +98,9 @@ fn a_missing_event_a_broken_link_and_a_damaged_record_are_explained() {
             3,
             Doubt::Changed(|event| event.sealed.prev_hash = Hash::ZERO),
             "broken at #3",
-            "Not the hash of the event before it",
+            "Does not match the hash of the previous event",
         ),
-        (3, Doubt::Damaged, "broken at #3", "missing, or cannot be read"),
+        (3, Doubt::Damaged, "broken at #3", "missing or unreadable"),
     ];
     for (seq, doubt, result, explanation) in doubts {
         stage.doubtful.trust();
@@ -145,7 +145,7 @@ fn a_verification_is_cancelled_and_an_organisation_has_four_at_a_time() {
     let runs: Vec<String> = (0..4).map(|_| start(&mut browser, &[]).location().unwrap()).collect();
     let refused = start(&mut browser, &[]);
     assert_eq!(refused.status, 422);
-    refused.shows("4 verifications of the organisation have not ended");
+    refused.shows("Your organisation already runs 4 verifications");
     assert_eq!(browser.post(&format!("{}/cancel", runs[0]), &[]).location().as_ref(), Some(&runs[0]));
     browser.get(&runs[0]).shows("Cancelled after 0 events");
     assert_eq!(start(&mut browser, &[]).status, 303);
@@ -158,7 +158,7 @@ fn an_empty_chain_has_nothing_to_verify_and_a_foreign_run_does_not_exist() {
     stage.member(2, 2, Role::Owner);
     let mut browser = stage.signed_in(1);
     let test = verify_path(1).replace("/live/", "/test/");
-    browser.get(&test).shows("nothing to verify");
+    browser.get(&test).shows("You can verify the chain once it has an event.");
     assert_eq!(browser.post(&format!("{test}/start"), &[]).status, 422);
     let run = start(&mut browser, &[]).location().unwrap();
     let id = run.rsplit('/').next().unwrap();
@@ -187,7 +187,7 @@ fn an_auditor_verifies_what_the_window_shows_and_sees_no_other_run() {
     stage.with_authenticator(2);
     let all = start(&mut stage.signed_in(1), &[]).location().unwrap();
     let mut auditor = stage.signed_in(2);
-    auditor.get(&verify_path(1)).shows("nothing to verify");
+    auditor.get(&verify_path(1)).shows("You can verify the chain once it has an event.");
     assert_eq!(start(&mut auditor, &[]).status, 422);
     auditor.get(&all).is_problem(404, "request/not_found");
 }
@@ -264,14 +264,14 @@ fn damage_of_the_first_or_last_event_of_a_window_does_not_hide_it_from_an_audito
         stage.work();
         stage.doubtful.doubt(seq, doubt);
         // The window is the same, and so is what was verified in it before.
-        auditor.get(&verify_path(1)).shows("You may see #4 to #6.");
+        auditor.get(&verify_path(1)).shows("You can see #4 to #6.");
         auditor.get(&before).shows("3 of 3 events are valid");
         let run = start(&mut auditor, &[]).location().unwrap();
         stage.work();
         auditor.get(&run).shows("Verification of #4 to #6").shows(result);
     }
     // What cannot be read has no time: beside the window, its number is seen, and nothing else of it.
-    for (seq, at, shown) in [(3, 2, "You may see #3 to #6."), (7, 6, "You may see #4 to #7.")] {
+    for (seq, at, shown) in [(3, 2, "You can see #3 to #6."), (7, 6, "You can see #4 to #7.")] {
         let (stage, events) = windowed();
         stage.doubtful.doubt(seq, Doubt::Damaged);
         let page = stage.signed_in(2).get(&verify_path(1));
@@ -307,9 +307,9 @@ fn a_verification_that_could_not_be_done_says_nothing_of_the_store_to_people() {
     stage.clock.advance(24 * 60 * 60 * 1000);
     stage.work();
     let page = browser.get(&run);
-    page.shows("That says nothing about the chain.");
+    page.shows("This does not mean that the chain is broken.");
     assert!(!page.has("asked for by a test"), "the reason is for the log");
-    browser.get(&verify_path(1)).shows("Could not be done").shows("#1 to #3: not checked");
+    browser.get(&verify_path(1)).shows("Failed").shows("#1 to #3: not fully checked");
 }
 
 #[test]
@@ -331,9 +331,9 @@ fn a_verification_of_the_schedule_is_shown_as_one_and_the_page_says_when_they_ar
     stage.work();
     let mut browser = stage.signed_in(1);
     let page = browser.get(&verify_path(1));
-    page.shows("The whole chain is verified every night at 02:30 UTC.").shows("by the schedule");
+    page.shows("The whole chain is verified every night at 02:30 UTC.").shows(">scheduled<");
     let run = format!("{}/{}", verify_path(1), sealog_core::id::Uuid([77; 16]));
-    browser.get(&run).shows("by the schedule").shows("3 of 3 events are valid");
+    browser.get(&run).shows(", scheduled.").shows("3 of 3 events are valid");
     // Test chains are verified when somebody asks for it.
     assert!(!browser.get(&verify_path(1).replace("/live/", "/test/")).has("every night"));
 }

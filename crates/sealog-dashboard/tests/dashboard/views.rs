@@ -62,11 +62,11 @@ fn a_person_has_thirty_views_and_what_is_wrong_stands_beside_the_name() {
     let long_name = "x".repeat(101);
     let long_query = format!("action={}", "x".repeat(2000));
     for (name, query, problem) in [
-        ("one more", "actor_id=a", "You have 30 views here."),
-        ("", "actor_id=a", "Give it a name."),
+        ("one more", "actor_id=a", "You have 30 views, the maximum."),
+        ("", "actor_id=a", "Enter a name."),
         (long_name.as_str(), "actor_id=a", "Use at most 100 characters."),
-        ("long", long_query.as_str(), "The query is too long to be saved."),
-        ("a\0b", "", "Leave out the NUL character."),
+        ("long", long_query.as_str(), "These filters are too long to save."),
+        ("a\0b", "", "Remove the NUL character."),
     ] {
         let answer = save(&stage, 1, name, query);
         assert_eq!(answer.status, 422, "{problem}");
@@ -122,7 +122,7 @@ fn a_shared_view_is_there_for_all_who_see_its_project_and_a_pinned_one_on_overvi
     assert!(!sees(2, &events_path(1)) && !sees(1, &overview()));
     let answer = post(&stage, 1, "share", &[("view", &id), ("to", "project")]);
     assert_eq!(answer.location(), Some(format!("{}?done=shared", views())));
-    stage.signed_in(1).get(&answer.location().unwrap()).shows("The view is shared.").shows("Shared here");
+    stage.signed_in(1).get(&answer.location().unwrap()).shows("View shared.").shows("Shared here");
     assert!(sees(2, &events_path(1)) && sees(2, &views()));
     let elsewhere = events_path(1).replace(&project_id(1).to_string(), &project_id(101).to_string());
     stage.append(ChainId { project_id: project_id(101), ..live(1) }, r#"{"action":"user.login"}"#);
@@ -139,7 +139,7 @@ fn a_shared_view_is_there_for_all_who_see_its_project_and_a_pinned_one_on_overvi
     // Nor is it replaced by one of the same name, unawares.
     let again = save(&stage, 1, "Sign-ins <b>", "");
     assert_eq!(again.status, 422);
-    again.shows("You share a view of this name.");
+    again.shows("You already share a view with this name.");
     assert_eq!(post(&stage, 1, "share", &[("view", &id), ("to", "me")]).status, 303);
     assert!(!sees(2, &events_path(1)) && sees(1, &overview()));
     assert_eq!(shared_records(&stage), ["shared", "shared", "unshared"]);
@@ -211,14 +211,14 @@ fn thirty_views_are_shared_in_a_project() {
     }
     let full = post(&stage, 2, "save", &[("name", "one more"), ("for", "project")]);
     assert_eq!(full.status, 422);
-    full.shows("30 views are shared in this project.")
+    full.shows("This project has 30 shared views")
         .shows("value=\"one more\"")
         .shows("value=\"project\" checked");
     assert_eq!(save(&stage, 2, "one more", "").status, 303);
     let id = id_of(&stage, 2, "one more");
     let full = post(&stage, 2, "share", &[("view", &id), ("to", "project")]);
     assert_eq!(full.status, 422);
-    full.shows("30 views are shared in this project.");
+    full.shows("This project has 30 shared views");
 }
 
 #[test]

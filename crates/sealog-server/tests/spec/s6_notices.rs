@@ -129,18 +129,20 @@ fn a_mail_says_who_has_used_how_much_and_what_follows() {
         "Plan          entry\n",
         "Month         2026-11 (UTC)\n",
         "Live events   8 of 10 (80 %)\n",
-        "Nothing is rejected",
+        "Events are never rejected",
         "one more notice this month",
-        "begins anew on 2026-12-01 at 00:00 UTC",
+        "restarts on 2026-12-01 at 00:00 UTC",
         "Dashboard: https://log.example/app\n",
     ] {
         assert!(mail.body().contains(part), "{part} is not in\n{}", mail.body());
     }
     // The same in HTML, with one link and nothing that is loaded; there is no choice, so nothing to turn off.
     assert!(mail.header("content-type").starts_with("multipart/alternative"));
-    for part in
-        ["Live events</th><td>8 of 10 (80 %)</td>", "href=\"https://log.example/app\"", "Nothing is rejected"]
-    {
+    for part in [
+        "Live events</th><td>8 of 10 (80 %)</td>",
+        "href=\"https://log.example/app\"",
+        "Events are never rejected",
+    ] {
         assert!(mail.html().contains(part), "{part} is not in\n{}", mail.html());
     }
     assert_eq!((mail.html().matches("href=").count(), mail.html().matches("src=").count()), (1, 0));
@@ -148,7 +150,7 @@ fn a_mail_says_who_has_used_how_much_and_what_follows() {
     notified.send(4);
     let mail = &notified.expect(&server, &[80, 100])[1];
     assert_eq!(mail.header("subject"), "Acme: all audit events of 2026-11 are used");
-    for part in ["Live events   12 of 10 (120 %)\n", "no further notice this month"] {
+    for part in ["Live events   12 of 10 (120 %)\n", "last notice this month"] {
         assert!(mail.body().contains(part), "{part} is not in\n{}", mail.body());
     }
 }

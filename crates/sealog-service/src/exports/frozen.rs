@@ -44,15 +44,17 @@ impl Frozen {
             [] => None,
             [pair] => {
                 let value = pair.split_once('=').map_or("", |(_, value)| value);
-                let badly = || NotFrozen::Search("It is badly percent-encoded.".into());
+                let badly = || NotFrozen::Search("The percent-encoding is invalid.".into());
                 Some(form_decode(value).ok_or_else(badly)?)
             }
-            _ => return Err(NotFrozen::Search("There is more than one search.".into())),
+            _ => return Err(NotFrozen::Search("Use one search, not several.".into())),
         };
         let text = text.unwrap_or_default();
         let parsed = Query::parse(&text).map_err(|error| NotFrozen::Search(error.explain(&text)))?;
         if parsed.terms.iter().any(|term| matches!(term.condition, Condition::Last(_))) {
-            return Err(NotFrozen::Search("It would have other events at another time.".into()));
+            return Err(NotFrozen::Search(
+                "Use fixed times: a relative time would select other events later.".into(),
+            ));
         }
         let has_filter = filter.action.is_some() || filter.actor_id.is_some() || filter.resource.is_some();
         Ok(Frozen {

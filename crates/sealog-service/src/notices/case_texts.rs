@@ -12,8 +12,8 @@ pub const CASE_DUE: &str = "case_due";
 pub(super) fn assigned_text(parameters: &Value, app_url: &str) -> Option<Text> {
     let told = Told::of(parameters, app_url)?;
     Some(Text {
-        subject: format!("{}: a case was given to you", told.organisation),
-        body: format!("A request of a data subject was given to you.\n\n{}", told.facts()),
+        subject: format!("{}: a case was assigned to you", told.organisation),
+        body: format!("A data subject request was assigned to you.\n\n{}", told.facts()),
     })
 }
 
@@ -22,19 +22,19 @@ pub(super) fn due_text(parameters: &Value, app_url: &str) -> Option<Text> {
     let (subject, first) = match told.days_left {
         ..0 => (
             format!("{}: {} is overdue", told.organisation, told.case),
-            format!("The last day for an answer was {}.", told.due),
+            format!("The deadline was {}.", told.due),
         ),
         0 => (
             format!("{}: {} is due today", told.organisation, told.case),
-            "Today is the last day for an answer.".to_owned(),
+            "The deadline is today.".to_owned(),
         ),
         1 => (
             format!("{}: {} is due tomorrow", told.organisation, told.case),
-            format!("The last day for an answer is tomorrow, {}.", told.due),
+            format!("The deadline is tomorrow, {}.", told.due),
         ),
         days => (
             format!("{}: {} is due in {days} days", told.organisation, told.case),
-            format!("The last day for an answer is {}, in {days} days.", told.due),
+            format!("The deadline is {}, in {days} days.", told.due),
         ),
     };
     Some(Text { subject, body: format!("{first}\n\n{}", told.facts()) })
@@ -80,7 +80,7 @@ impl Told {
     State         {state}
     Answer by     {due}
 
-The case: {link}
+Open the case: {link}
 "
         )
     }

@@ -52,9 +52,7 @@ pub(crate) fn is_optional(notice: &Notice) -> bool {
 pub(crate) fn render(notice: &Notice, app_url: &str, secret: Option<&Token>) -> Result<Text, NoText> {
     let mut text = text_of(&notice.template, &notice.parameters, app_url, secret)?;
     if is_optional(notice) {
-        text.body.push_str(
-            "\nWhich of these notices you get is yours to choose: in your account, under Notifications.\n",
-        );
+        text.body.push_str("\nChoose which of these notices you get in your account, under Notifications.\n");
     }
     Ok(text)
 }

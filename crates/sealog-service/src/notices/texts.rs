@@ -46,11 +46,11 @@ fn in_days(parameters: &Value) -> Option<String> {
 fn of_key(parameters: &Value) -> Option<String> {
     Some(format!(
         "    Key           {}
-    Begins with   {}
+    Prefix        {}
     Project       {}
     Mode          {}
     Organisation  {}
-    End           {}
+    Expires       {}
 ",
         line(parameters, "name")?,
         line(parameters, "prefix")?,
@@ -64,10 +64,10 @@ fn of_key(parameters: &Value) -> Option<String> {
 fn key_expiring(parameters: &Value, app_url: &str) -> Option<Text> {
     let (name, when) = (line(parameters, "name")?, in_days(parameters)?);
     let body = format!(
-        "An API key works until its end, and requests with it are refused from then on.
+        "This API key expires soon. After that, requests with it are rejected.
 
 {}
-Make another one in its place before that: “Roll” on the page of keys does it, and the old key works on for as long as you say.
+Create a replacement before then with “Roll” on the API keys page. You choose how long the old key keeps working.
 
 API keys: {app_url}/o/{}/keys
 ",
@@ -79,7 +79,7 @@ API keys: {app_url}/o/{}/keys
 
 fn key_expired(parameters: &Value, app_url: &str) -> Option<Text> {
     let body = format!(
-        "An API key has come to its end. Requests with it are refused.
+        "This API key has expired. Requests with it are rejected.
 
 {}
 API keys: {app_url}/o/{}/keys
@@ -95,7 +95,7 @@ fn trial_ending(parameters: &Value, app_url: &str) -> Option<Text> {
     let body = format!(
         "The trial of {organisation} ends on {}.
 
-Without billing, new events are refused from then on, live and test. What is stored stays, and can be read and verified.
+After that, new live and test events are rejected unless billing is active. You can still read and verify stored events.
 
 Usage: {app_url}/o/{}/usage
 ",
@@ -110,7 +110,7 @@ fn trial_ended(parameters: &Value, app_url: &str) -> Option<Text> {
     let body = format!(
         "The trial of {organisation} ended on {}.
 
-New events are refused with 402 subscription/trial_expired, live and test. What is stored stays, and can be read and verified.
+New live and test events are rejected with 402 subscription/trial_expired. You can still read and verify stored events.
 
 Usage: {app_url}/o/{}/usage
 ",
@@ -123,13 +123,13 @@ Usage: {app_url}/o/{}/usage
 fn auditor_ending(parameters: &Value, app_url: &str) -> Option<Text> {
     let (organisation, email) = (line(parameters, "organisation")?, line(parameters, "email")?);
     let body = format!(
-        "An auditor's access to the audit event log of {organisation} comes to its end.
+        "An auditor's access to the audit event log of {organisation} ends soon.
 
     Auditor       {email}
     Organisation  {organisation}
-    End           {}
+    Ends          {}
 
-An owner or an admin can move the end on the page of members.
+An owner or admin can extend it on the Members page.
 
 Dashboard: {app_url}
 ",
@@ -142,15 +142,15 @@ fn export_ready(parameters: &Value, app_url: &str) -> Option<Text> {
     let (organisation, project) = (line(parameters, "organisation")?, line(parameters, "project")?);
     let (project_id, mode) = (id(parameters, "project_id")?, line(parameters, "mode")?);
     let body = format!(
-        "An export that was made with your account is ready to be downloaded.
+        "An export created with your account is ready to download.
 
     Organisation  {organisation}
     Project       {project}
     Mode          {mode}
     Format        {}
-    Made          {}
+    Created       {}
 
-If you know nothing of it, change your password and tell an owner of {organisation}.
+If you did not create it, change your password and inform an owner of {organisation}.
 
 Exports: {app_url}/p/{project_id}/{mode}/exports
 ",

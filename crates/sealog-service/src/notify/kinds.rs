@@ -39,22 +39,22 @@ const ALWAYS: bool = false;
 const OPTIONAL: bool = true;
 
 kinds! {
-    INVITATION = "invitation", "An invitation", "the address that is invited", NOBODY, ALWAYS;
+    INVITATION = "invitation", "An invitation", "the invited address", NOBODY, ALWAYS;
     RESET = "reset", "A link to a new password", "the person", NOBODY, ALWAYS;
     NEW_DEVICE = "new_device", "A sign-in from a new browser", "the person", NOBODY, ALWAYS;
     QUOTA = "quota", "80 % and 100 % of a month's events are used", "the organisation's contact, or else its first owner", NOBODY, ALWAYS;
     VERIFICATION_FAILED = "verification_failed", "A chain is broken", "owners, admins and the contact", MANAGERS, ALWAYS;
     INTEGRITY_REPORT = "integrity_report", "The weekly integrity report", "owners, admins and the contact", MANAGERS, OPTIONAL;
-    KEY_EXPIRING = "key_expiring", "A key expires in 14, 7 or 1 days", "owners and admins", MANAGERS, OPTIONAL;
+    KEY_EXPIRING = "key_expiring", "A key is about to expire (14 days, 7 days and 1 day before)", "owners and admins", MANAGERS, OPTIONAL;
     KEY_EXPIRED = "key_expired", "A key has expired", "owners and admins", MANAGERS, OPTIONAL;
-    TRIAL_ENDING = "trial_ending", "The trial ends in 7 or 1 days", "owners and admins", MANAGERS, OPTIONAL;
+    TRIAL_ENDING = "trial_ending", "The trial is about to end (7 days and 1 day before)", "owners and admins", MANAGERS, OPTIONAL;
     TRIAL_ENDED = "trial_ended", "The trial has ended", "owners and admins", MANAGERS, OPTIONAL;
-    AUDITOR_ENDING = "auditor_ending", "An auditor's access ends in 7 or 1 days", "the auditor, owners and admins",
+    AUDITOR_ENDING = "auditor_ending", "Auditor access is about to end (7 days and 1 day before)", "the auditor, owners and admins",
         &[Role::Owner, Role::Admin, Role::Auditor], OPTIONAL;
-    EXPORT_READY = "export_ready", "An export of yours is ready", "the person who made it",
+    EXPORT_READY = "export_ready", "Your export is ready", "the person who created it",
         &[Role::Owner, Role::Admin, Role::PrivacyOfficer, Role::Auditor], OPTIONAL;
-    CASE_ASSIGNED = "case_assigned", "A case was given to you", "its assignee", &[Role::Owner, Role::PrivacyOfficer], OPTIONAL;
-    CASE_DUE = "case_due", "A case is due in 7, 3 or 1 days, or overdue", "its assignee, or else privacy officers, or else owners",
+    CASE_ASSIGNED = "case_assigned", "A case was assigned to you", "its assignee", &[Role::Owner, Role::PrivacyOfficer], OPTIONAL;
+    CASE_DUE = "case_due", "A case is due soon (7, 3 and 1 days before) or overdue", "its assignee, or else privacy officers, or else owners",
         &[Role::Owner, Role::PrivacyOfficer], OPTIONAL;
 }
 

@@ -84,13 +84,13 @@ pub(crate) fn new_device_text(parameters: &Value, app_url: &str) -> Option<Text>
         Some(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>())
     };
     let body = format!(
-        "Somebody signed in to your account of Sealog with a browser that was not used for it before.
+        "A new browser signed in to your Sealog account.
 
     Time      {}
     Address   {}
     Browser   {}
 
-If it was you, there is nothing to do. If it was not, change your password and end the session in your account.
+If this was you, ignore this e-mail. If not, change your password and end the session in your account.
 
 Account: {app_url}/account
 ",

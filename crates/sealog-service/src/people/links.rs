@@ -422,15 +422,15 @@ fn new_id(world: &dyn World) -> Uuid {
 pub(crate) fn reset_text(app_url: &str, token: &Token) -> Text {
     let link = url(app_url, "reset", token);
     Text {
-        subject: "A new password for Sealog".into(),
+        subject: "Set a new password for Sealog".into(),
         body: format!(
-            "Somebody, most likely you, asked for a new password for your account at {app_url}.
+            "We received a request for a new password for your account at {app_url}.
 
-Set it here, within an hour:
+Set it here within an hour:
 
 {}
 
-The link works once. If you did not ask for it, nothing has changed and there is nothing to do.
+The link works once. If you did not ask for it, ignore this e-mail. Your password stays the same.
 ",
             link.0
         ),
@@ -447,11 +447,11 @@ pub(crate) fn invitation_text(parameters: &Value, app_url: &str, token: &Token) 
         body: format!(
             "{name} invites you to its audit event log at {app_url}.
 
-Accept the invitation here, within seven days:
+Accept the invitation here within seven days:
 
 {}
 
-The link works once. If you know nothing of this, there is nothing to do.
+The link works once. If you did not expect this invitation, ignore this e-mail.
 ",
             link.0
         ),

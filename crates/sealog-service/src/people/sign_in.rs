@@ -41,9 +41,7 @@ impl std::fmt::Display for PasswordError {
         match self {
             PasswordError::TooShort => write!(f, "Use at least {LENGTH_MIN} characters."),
             PasswordError::TooLong => write!(f, "Use at most {LENGTH_MAX} characters."),
-            PasswordError::Guessable => f.write_str(
-                "This is too easy to guess. Use a few words that have nothing to do with each other.",
-            ),
+            PasswordError::Guessable => f.write_str("Too easy to guess. Use a few unrelated words."),
         }
     }
 }

@@ -98,16 +98,16 @@ impl Query {
         );
         match new.condition {
             Condition::From(_) | Condition::Until(_) | Condition::Last(_) if new.is_excluded => {
-                Some("a time cannot be excluded; leave out the minus.")
+                Some("a time cannot be excluded; remove the minus.")
             }
-            Condition::From(_) if has_from => Some("from: is there already."),
-            Condition::Until(_) if has_until => Some("to: is there already."),
-            Condition::Last(_) if has_last => Some("last: is there already."),
+            Condition::From(_) if has_from => Some("from: appears twice; keep one."),
+            Condition::Until(_) if has_until => Some("to: appears twice; keep one."),
+            Condition::Last(_) if has_last => Some("last: appears twice; keep one."),
             Condition::From(_) | Condition::Until(_) if has_last => {
-                Some("last: is there already; use either that or from: and to:.")
+                Some("use either last: or from: and to:, not both.")
             }
             Condition::Last(_) if has_from || has_until => {
-                Some("from: or to: is there already; use either those or last:.")
+                Some("use either last: or from: and to:, not both.")
             }
             _ => None,
         }
@@ -142,14 +142,14 @@ impl Scanner<'_> {
         let condition = if self.rest().starts_with('"') {
             let Value { text, at, .. } = self.value()?;
             if text.trim().is_empty() {
-                return Err(ParseError { at, problem: "there is no text between the quotes.".into() });
+                return Err(ParseError { at, problem: "the quotes are empty; add the text to find.".into() });
             }
             Condition::Text(text)
         } else {
             let (field, meta) = self.field(start)?;
             let value = self.value()?;
             if value.text.is_empty() && !value.is_quoted {
-                let problem = format!("{field}: needs a value behind the colon.");
+                let problem = format!("{field}: needs a value after the colon.");
                 return Err(ParseError { at: start..value.at.end, problem });
             }
             let at = value.at.clone();
@@ -167,7 +167,7 @@ impl Scanner<'_> {
             self.at += "meta.".len();
             let name = self.value_until(true)?.text;
             if !self.rest().starts_with(':') {
-                let problem = "a colon and a value belong behind the name.".into();
+                let problem = "add a colon and a value after the name.".into();
                 return Err(ParseError { at: start..self.at, problem });
             }
             self.at += 1;
@@ -176,15 +176,14 @@ impl Scanner<'_> {
         let end = word_end(self);
         let word = &self.rest()[..end];
         let Some((name, _)) = word.split_once(':') else {
-            let problem =
-                format!("“{word}” has no field; write field:value, or put quotes around text to look for.");
+            let problem = format!("“{word}” has no field; write field:value, or put text to find in quotes.");
             return Err(ParseError { at: start..self.at + end, problem });
         };
         let name = name.to_owned();
         self.at += name.len() + 1;
         match name.strip_prefix("meta.") {
             Some("") => {
-                let problem = "meta. needs the name of a member, as in meta.ticket_id:OPS-1.".into();
+                let problem = "meta. needs a name, as in meta.ticket_id:OPS-1.".into();
                 Err(ParseError { at: start..self.at, problem })
             }
             Some(member) => Ok(("meta".into(), Some(member.to_owned()))),
@@ -193,7 +192,7 @@ impl Scanner<'_> {
             }
             None => {
                 let known: Vec<&str> = fields().map(|(known, _)| known).collect();
-                let problem = format!("there is no field “{name}”; there are {}", known.join(" "));
+                let problem = format!("“{name}” is not a field; use one of {}", known.join(" "));
                 Err(ParseError { at: start..self.at, problem })
             }
         }
@@ -217,7 +216,7 @@ impl Scanner<'_> {
         loop {
             match characters.next() {
                 None => {
-                    let problem = "the quotes are not closed.".into();
+                    let problem = "the closing quote is missing.".into();
                     return Err(ParseError { at: start..self.text.len(), problem });
                 }
                 Some((_, '\\')) => match characters.next() {
@@ -236,7 +235,7 @@ impl Scanner<'_> {
         }
         let follows = self.rest().chars().next();
         if follows.is_some_and(|next| !(next.is_whitespace() || in_name && next == ':')) {
-            let problem = "a space belongs behind the closing quote.".into();
+            let problem = "add a space after the closing quote.".into();
             return Err(ParseError { at: start..self.at, problem });
         }
         Ok(Value { text, is_quoted: true, at: start..self.at })
@@ -260,7 +259,7 @@ fn condition(field: &str, meta: Option<String>, value: Value) -> Result<Conditio
         "severity" => Condition::Severity(severity(&value)?),
         "ip" => Condition::Ip(
             Network::parse(text)
-                .ok_or("this is no address; write one like 203.0.113.7, or a range like 203.0.113.0/24.")?,
+                .ok_or("not an IP address; write one like 203.0.113.7, or a range like 203.0.113.0/24.")?,
         ),
         "seq" => {
             let (from, to) = seqs(text).ok_or("write a number like 1000, or a range like 1000..2000.")?;
@@ -289,7 +288,7 @@ fn pattern(value: Value) -> Result<Pattern, String> {
     match value.text.split_once('*') {
         None => Ok(Pattern::Is(value.text)),
         Some((begin, "")) => Ok(Pattern::BeginsWith(begin.to_owned())),
-        Some(_) => Err("a * can stand at the end only; put quotes around a value that has one.".into()),
+        Some(_) => Err("* works only at the end; put a value that contains * in quotes.".into()),
     }
 }
 
@@ -307,7 +306,7 @@ fn meta_test(value: Value) -> Result<MetaTest, String> {
     if !value.is_quoted
         && let Some((comparison, limit)) = comparison(&value.text)
     {
-        let limit = Number::parse(limit).ok_or("a number belongs behind the sign, like >1000 or <=2.5.")?;
+        let limit = Number::parse(limit).ok_or("put a number after the sign, like >1000 or <=2.5.")?;
         return Ok(MetaTest::Compare(comparison, limit));
     }
     Ok(match pattern(value)? {
@@ -319,7 +318,7 @@ fn meta_test(value: Value) -> Result<MetaTest, String> {
 fn severity(value: &Value) -> Result<Severity, String> {
     match comparison(&value.text).filter(|_| !value.is_quoted) {
         Some((comparison, level)) => {
-            let level = Level::of(level).ok_or("behind the sign belongs info, warning or critical.")?;
+            let level = Level::of(level).ok_or("after the sign, write info, warning or critical.")?;
             Ok(Severity::Compare(comparison, level))
         }
         None => Ok(Severity::Is(if value.text == "warn" { "warning".into() } else { value.text.clone() })),
@@ -328,7 +327,11 @@ fn severity(value: &Value) -> Result<Severity, String> {
 
 fn country(text: &str) -> Result<String, String> {
     let is_code = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_alphabetic());
-    if is_code { Ok(text.to_ascii_uppercase()) } else { Err("a country has two letters, like FR.".into()) }
+    if is_code {
+        Ok(text.to_ascii_uppercase())
+    } else {
+        Err("write a two-letter country code, like FR.".into())
+    }
 }
 
 fn framework(text: &str) -> Result<usize, String> {
@@ -336,7 +339,7 @@ fn framework(text: &str) -> Result<usize, String> {
     catalog.framework_index(text).ok_or_else(|| {
         let known: Vec<&str> =
             catalog.frameworks.iter().map(|framework| framework.framework.as_str()).collect();
-        format!("there is no such framework; there are {}", known.join(" "))
+        format!("not a framework; use one of {}", known.join(" "))
     })
 }
 
@@ -386,7 +389,7 @@ fn missing(text: &str) -> Result<Missing, String> {
         _ => text_field(text).filter(|field| *field != FieldId::Action),
     };
     field.map(Missing::Field).ok_or_else(|| {
-        "what can be missing is actor, actor_type, resource, resource_type, category, severity, country, city, ip, session, metadata or meta.NAME.".into()
+        "missing: takes actor, actor_type, resource, resource_type, category, severity, country, city, ip, session, metadata or meta.NAME.".into()
     })
 }
 
@@ -484,32 +487,32 @@ mod tests {
         for (text, place, problem) in [
             ("login", 0..5, "has no field"),
             ("actor:x login", 8..13, "has no field"),
-            ("actr:x", 0..5, "there is no field “actr”; there are action: actor:"),
-            ("key:at_live_ab", 0..4, "there is no field “key”"),
+            ("actr:x", 0..5, "“actr” is not a field; use one of action: actor:"),
+            ("key:at_live_ab", 0..4, "“key” is not a field"),
             ("actor:", 0..6, "needs a value"),
             ("actor: x", 0..6, "needs a value"),
-            ("actor:\"x", 6..8, "not closed"),
-            ("actor:\"x\"y", 6..9, "a space belongs"),
+            ("actor:\"x", 6..8, "closing quote is missing"),
+            ("actor:\"x\"y", 6..9, "add a space"),
             ("actor:\"a\\n\"", 6..11, "inside quotes"),
-            ("\"  \"", 0..4, "no text"),
-            ("action:a*b", 7..10, "at the end only"),
-            ("country:FRA", 8..11, "two letters"),
-            ("framework:sox2", 10..14, "there is no such framework; there are soc2"),
+            ("\"  \"", 0..4, "quotes are empty"),
+            ("action:a*b", 7..10, "only at the end"),
+            ("country:FRA", 8..11, "two-letter"),
+            ("framework:sox2", 10..14, "not a framework; use one of soc2"),
             ("severity:>=high", 9..15, "info, warning or critical"),
-            ("ip:1.2.3", 3..8, "no address"),
-            ("ip:1.2.3.4/33", 3..13, "no address"),
+            ("ip:1.2.3", 3..8, "not an IP address"),
+            ("ip:1.2.3.4/33", 3..13, "not an IP address"),
             ("seq:9..1", 4..8, "a range like"),
             ("seq:..", 4..6, "a range like"),
             ("seq:-1", 4..6, "a range like"),
-            ("meta.:x", 0..6, "needs the name"),
-            ("meta.x:>abc", 7..11, "a number belongs"),
+            ("meta.:x", 0..6, "needs a name"),
+            ("meta.x:>abc", 7..11, "put a number"),
             ("from:2026-02-30", 5..15, "a day like"),
             ("last:5y", 5..7, "hours, days or weeks"),
             ("last:0d", 5..7, "hours, days or weeks"),
             ("last:99999999999999999999d", 5..26, "hours, days or weeks"),
-            ("missing:action", 8..14, "what can be missing"),
-            ("from:2026-01-01 from:2026-01-02", 16..31, "there already"),
-            ("last:7d to:2026-01-02", 8..21, "there already"),
+            ("missing:action", 8..14, "missing: takes"),
+            ("from:2026-01-01 from:2026-01-02", 16..31, "appears twice"),
+            ("last:7d to:2026-01-02", 8..21, "not both"),
             ("-last:7d", 0..8, "cannot be excluded"),
         ] {
             let error = Query::parse(text).expect_err(text);

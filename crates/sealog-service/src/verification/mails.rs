@@ -78,14 +78,14 @@ pub(crate) fn failed_text(parameters: &Value, app_url: &str) -> Option<Text> {
     let (project_id, mode, run) = (text("project_id")?, text("mode")?, text("verification_id")?);
     let at = parameters["at"].as_u64()?;
     let body = format!(
-        "A verification has found that a chain of events is broken.
+        "A verification found a broken chain of events.
 
     Organisation  {name}
     Project       {project} ({mode})
     Broken at     #{at}
     Found         {explanation}
 
-Keep the storage as it is, and take a copy before anything is restored. Compare with hashes that were noted elsewhere: receipts, reports, exports. The page of the verification has both sides of the break.
+Do not change the storage. Copy it before you restore anything. Compare with hashes recorded elsewhere: receipts, reports, exports. The verification page shows both sides of the break.
 
 Verification: {app_url}/p/{project_id}/{mode}/verify/{run}
 "
@@ -124,7 +124,7 @@ pub(crate) fn report_text(parameters: &Value, app_url: &str) -> Option<Text> {
     let (broken, unverified) = (parameters["broken"].as_u64()?, parameters["unverified"].as_u64()?);
     let left_out = parameters["left_out"].as_u64()?;
     let result = match (broken, unverified) {
-        (0, 0) => "nothing wrong",
+        (0, 0) => "no problems",
         (0, _) => "not every chain was verified",
         _ => "a chain is broken",
     };
@@ -142,7 +142,7 @@ pub(crate) fn report_text(parameters: &Value, app_url: &str) -> Option<Text> {
         let state = match (number("broken_at"), number("nights")?) {
             (Some(at), _) => format!("BROKEN at #{at}"),
             (None, 0) => "not verified this week".to_owned(),
-            (None, nights) => format!("verified in {nights} of 7 nights, nothing wrong"),
+            (None, nights) => format!("verified in {nights} of 7 nights, no problems"),
         };
         body.push_str(&format!(
             "
@@ -160,10 +160,10 @@ pub(crate) fn report_text(parameters: &Value, app_url: &str) -> Option<Text> {
         ));
     }
     if left_out > 0 {
-        body.push_str(&format!("\nFurther chains that are counted above and not listed: {left_out}.\n"));
+        body.push_str(&format!("\nFurther chains, counted above but not listed: {left_out}.\n"));
     }
     body.push_str(&format!(
-        "\nKeep this mail: a chain that is rewritten later cannot have these hashes at these numbers.\n\nDashboard: {app_url}\n"
+        "\nKeep this e-mail. A chain that is rewritten later cannot have these hashes at these positions.\n\nDashboard: {app_url}\n"
     ));
     Some(Text { subject: format!("{name}: weekly integrity report, {result}"), body })
 }
@@ -195,7 +195,7 @@ mod tests {
             report_text(&parameters, "https://log.example/app").unwrap()
         };
         let text = report(0, 0);
-        assert_eq!(text.subject, "Acme: weekly integrity report, nothing wrong");
+        assert_eq!(text.subject, "Acme: weekly integrity report, no problems");
         assert!(text.body.contains("verified in 7 of 7 nights") && text.body.contains("not listed: 3"));
         assert!(report(0, 1).subject.ends_with("not every chain was verified"));
         assert!(report(1, 1).subject.ends_with("a chain is broken"));

@@ -83,7 +83,7 @@ pub fn to_text(run: &Run) -> String {
             lines.push(format!("  recomputed  {}", event.recomputed));
         }
         if broken.before_is_withheld || broken.failing_is_withheld {
-            lines.push("Events beside it that you may not see are withheld.".to_owned());
+            lines.push("Neighbouring events that you cannot see are withheld.".to_owned());
         }
     }
     lines.push(String::new());

@@ -91,9 +91,9 @@ impl YourData {
             (Some(from), Some(until)) => format!(" from {} to {}", words::day(from), words::day(until - 1)),
         };
         page.push_str(&format!(
-            "<p>{} keeps a log of what happens in its systems. These are the {} entries{} that are by you, about you, or name you. Request {}, answered {}.</p>\n\
-             <p>Where <mark>a mark</mark> stands, something is not disclosed because it belongs to somebody else, such as the name of an employee. Times are in UTC. \
-             The same entries are in <b>events.json</b> for other programs and in <b>events.csv</b> for a spreadsheet; <b>explanation.html</b> tells what your rights are.</p>\n",
+            "<p>{} keeps a log of activity in its systems. Below are the {} entries{} that record what you did, are about you, or name you. Request {}, answered {}.</p>\n\
+             <p><mark>Highlighted text</mark> replaces information about other people, such as the name of an employee. Times are in UTC. \
+             The same entries are in <b>events.json</b> for other programs and in <b>events.csv</b> for a spreadsheet. <b>explanation.html</b> describes your rights.</p>\n",
             text(&about.organisation),
             about.events,
             range,
@@ -101,7 +101,7 @@ impl YourData {
             words::day(about.made_at_ms),
         ));
         if about.events == 0 {
-            page.push_str("<p>There are none.</p>\n");
+            page.push_str("<p>We found no entries.</p>\n");
         }
         page
     }
@@ -173,7 +173,7 @@ fn listed(node: &Node) -> String {
 
 fn cut(value: &str) -> String {
     match value.char_indices().nth(SHOWN_CHARS_MAX) {
-        Some((end, _)) => format!("{}… (all of it is in events.json)", &value[..end]),
+        Some((end, _)) => format!("{}… (the full text is in events.json)", &value[..end]),
         None => value.to_owned(),
     }
 }
@@ -264,10 +264,10 @@ pub fn letter(about: &About) -> String {
 
 /// Art. 15(1): purposes, categories, recipients, retention, rights.
 pub fn explanation(about: &About) -> String {
-    let mut page = head("What this means, and your rights");
+    let mut page = head("About your data and your rights");
     let organisation = text(&about.organisation);
     page.push_str(&format!(
-        "<p>{organisation} answers your request {} under {}. This page says what the law wants to be told with a copy of your data.</p>\n",
+        "<p>{organisation} answers your request {} under {}. The law requires us to give you this information with your data.</p>\n",
         text(&about.case),
         text(&about.law)
     ));
@@ -283,13 +283,13 @@ pub fn explanation(about: &About) -> String {
         "Why the entries exist",
         &privacy.purposes,
         &format!(
-            "<p>An audit log shows afterwards who did what, so that misuse is found, errors are explained, and legal duties to keep records are met. The entries in this package concern:</p>\n<ul>\n{purposes}</ul>\n"
+            "<p>An audit log shows who did what. It helps to find misuse, explain errors and meet legal duties to keep records. The entries in this package concern:</p>\n<ul>\n{purposes}</ul>\n"
         ),
     );
     section(
-        "Which data they hold",
+        "What data they contain",
         &privacy.categories,
-        "<p>The time of an activity, what was done, by whom and on which record; the network address, session and approximate place of whoever did it; and details that belong to the activity.</p>\n",
+        "<p>The time of an activity, what was done, by whom and on which record; the network address, session and approximate location of the person who did it; and details of the activity.</p>\n",
     );
     section(
         "Where the data comes from",
@@ -299,30 +299,30 @@ pub fn explanation(about: &About) -> String {
     section(
         "Who receives them",
         &privacy.recipients,
-        "<p>Those at the organisation who look after security, compliance and data protection, its auditors, and authorities where the law says so. Recipients of single disclosures stand in the entries themselves.</p>\n",
+        "<p>The people at the organisation who are responsible for security, compliance and data protection, its auditors, and authorities where the law requires it. The entries themselves name the recipients of individual disclosures.</p>\n",
     );
     section(
         "Who looked at your data",
         &None,
-        "<p>You may learn when your data was used and for what. The identity of an employee who acted for the organisation is in general not disclosed (Court of Justice of the European Union, C-579/21, 22 June 2023); where it is not, the entry says \u{201c}a staff member\u{201d}.</p>\n",
+        "<p>You may learn when and for what your data was used. In general, the identity of an employee who acted for the organisation is not disclosed (Court of Justice of the European Union, C-579/21, 22 June 2023). In that case the entry says \u{201c}a staff member\u{201d}.</p>\n",
     );
     section(
         "How long they are kept",
         &privacy.retention,
-        "<p>As long as the organisation has to be able to show what happened. An audit log is made so that nobody can change or remove single entries without its being noticed.</p>\n",
+        "<p>As long as the organisation must be able to show what happened. An audit log is made so that a changed or removed entry is noticed.</p>\n",
     );
     section(
         "Automated decisions",
         &None,
-        "<p>The log itself decides nothing. Decisions by automated systems that concern you stand in the entries as such.</p>\n",
+        "<p>The log itself makes no decisions. If an automated system made a decision about you, the entry says so.</p>\n",
     );
     section(
         "Your rights",
         &None,
-        "<ul>\n<li>to have wrong data corrected, and incomplete data completed;</li>\n<li>to have data erased, or its use restricted, where the law gives you that right;</li>\n<li>to object to the use of your data on grounds that relate to your particular situation;</li>\n<li>to receive data that you have provided in a form that other programs can read: events.json is one;</li>\n<li>to complain to a supervisory authority, and to go to court.</li>\n</ul>\n",
+        "<p>You have the right:</p>\n<ul>\n<li>to have wrong data corrected, and incomplete data completed;</li>\n<li>to have data erased, or its use restricted, where the law gives you that right;</li>\n<li>to object to the use of your data on grounds that relate to your particular situation;</li>\n<li>to receive data that you have provided in a form that other programs can read: events.json is one;</li>\n<li>to complain to a supervisory authority, and to go to court.</li>\n</ul>\n",
     );
     if privacy.contact.is_some() {
-        section("Whom to ask", &privacy.contact, "");
+        section("Who to contact", &privacy.contact, "");
     }
     page.push_str(FOOT);
     page
@@ -401,6 +401,6 @@ pub(super) mod tests {
     #[test]
     fn a_package_without_events_has_files_that_can_be_read() {
         assert_eq!(end_json(true), b"[]\n");
-        assert!(YourData::begin(&About { events: 0, ..about() }).contains("There are none"));
+        assert!(YourData::begin(&About { events: 0, ..about() }).contains("We found no entries."));
     }
 }
