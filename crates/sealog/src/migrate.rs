@@ -94,7 +94,7 @@ fn dry_run(settings: &Settings, as_json: bool) -> Result<ExitCode, Failure> {
     for (name, made, wanted) in &schemas {
         match wanted.cmp(made) {
             Ordering::Less => println!(
-                "{name}: version {made}, which is newer than this program's {wanted}; use a newer program"
+                "{name}: version {made}, which this program (version {wanted}) does not know; use the program that made it, or a newer one"
             ),
             Ordering::Equal => println!("{name}: version {made}; nothing to do"),
             Ordering::Greater if *made == 0 => {
