@@ -117,7 +117,7 @@ vocabulary! {
     TEST_EVENTS_DROPPED = "sealog.test_events_dropped", "configuration", "info",
         "Old test events are dropped for their age: of each chain all events up to the one that is named.";
     BASELINE = "sealog.baseline", "configuration", "warning",
-        "What the store held without a record of it when this version was first started.";
+        "What the store held without a record of it after it was restored.";
     CHAIN_BROKEN = "sealog.chain_broken", "configuration", "critical", "A verification found a chain broken.";
 }
 

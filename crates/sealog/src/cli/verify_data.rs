@@ -135,7 +135,7 @@ async fn audit(
     let control = compared.unwrap_or_else(|| {
         drops
             .unproven
-            .push("control data was not compared: this version has not been started on it yet".into());
+            .push("control data was not compared: the store was restored, and its server has not been started since".into());
         Vec::new()
     });
     Ok(Outcome { chains, faults, derived, drops, control, took: begun.elapsed() })
@@ -198,7 +198,9 @@ impl Outcome {
             text.push_str(&format!("UNRECORDED: {}\n", output::plain(fault)));
         }
         if !drops.unrecorded.is_empty() {
-            text.push_str("  what now: events that nobody dropped may have been removed; compare with a backup. Drops of an earlier version are sealed as a baseline when this version first starts\n");
+            text.push_str(
+                "  what now: events that nobody dropped may have been removed; compare with a backup\n",
+            );
         }
         for difference in control {
             text.push_str(&format!("CONTROL DATA: {}\n", output::plain(difference)));
