@@ -14,10 +14,8 @@ BEGIN
     IF to_regrole('sealog_node') IS NULL THEN CREATE ROLE sealog_node LOGIN; END IF;
     EXECUTE format('GRANT CONNECT, CREATE ON DATABASE %I TO sealog_owner', current_database());
     EXECUTE format('GRANT CONNECT ON DATABASE %I TO sealog_node', current_database());
-    IF to_regclass('sealog.migrations') IS NULL OR to_regclass('sealog_control.exports') IS NULL
-        OR to_regclass('sealog_control.saved_views') IS NULL OR to_regclass('sealog_control.ops_users') IS NULL
-        OR to_regclass('sealog_control.case_letters') IS NULL THEN
-        RAISE NOTICE 'there is no schema yet, or one of an earlier version: run sealog migrate as sealog_owner, then this file again';
+    IF to_regclass('sealog.migrations') IS NULL OR to_regclass('sealog_control.migrations') IS NULL THEN
+        RAISE NOTICE 'there is no schema yet: run sealog migrate as sealog_owner, then this file again';
         RETURN;
     END IF;
 
@@ -30,8 +28,7 @@ BEGIN
     -- Events are only ever added.
     GRANT INSERT ON sealog.events TO sealog_node;
     GRANT INSERT, UPDATE ON sealog.usage TO sealog_node;
-    -- Of a chain's row its head, and what was found lost. Not whose chain it is, nor what was dropped of it: the function below sets that. Earlier versions granted all columns.
-    REVOKE INSERT, UPDATE ON sealog.chains FROM sealog_node;
+    -- Of a chain's row its head, and what was found lost. Not whose chain it is, nor what was dropped of it: the function below sets that.
     GRANT INSERT (chain_id, tenant_id, project_id, mode, chain_seq, log_id, hash) ON sealog.chains TO sealog_node;
     GRANT UPDATE (chain_seq, log_id, hash, recorded_seq, recorded_log_id, recorded_hash, changed, changed_group) ON sealog.chains TO sealog_node;
     -- Counts are made from events, and again where events were lost.

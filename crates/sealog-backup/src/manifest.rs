@@ -170,7 +170,10 @@ impl Manifest {
         }
         let version: Version = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if version.format != FORMAT {
-            return Err(format!("it has the format “{}”, but this program reads “{FORMAT}”", version.format));
+            return Err(format!(
+                "it has the format “{}”, but this program reads “{FORMAT}”; use the version that wrote it",
+                version.format
+            ));
         }
         let manifest: Manifest =
             serde_json::from_str(text).map_err(|error| format!("cannot read the manifest: {error}"))?;

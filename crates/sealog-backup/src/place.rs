@@ -82,7 +82,7 @@ impl Place {
                 path.display()
             ))),
             Ok(text) => Err(Failure::usage(format!(
-                "{}: the directory has the format “{}”, but this program reads “{FORMAT}”",
+                "{}: the directory has the format “{}”, but this program reads “{FORMAT}”; use the version that wrote it",
                 path.display(),
                 text.trim_end()
             ))),

@@ -407,7 +407,6 @@ pub(crate) fn translate(sql: &str, schema: Option<&str>) -> String {
         let (name, behind) = rest.split_once('}').unwrap_or((rest, ""));
         rest = behind;
         match schema {
-            Some(schema) if name.is_empty() => written.push_str(schema),
             Some(schema) => written.extend([schema, ".", name]),
             None => written.push_str(name),
         }
@@ -426,7 +425,6 @@ mod tests {
         assert_eq!(translate(sql, None), "SELECT a FROM keys JOIN tenants ON b = ?1 WHERE c = ?12");
         let on_postgres = "SELECT a FROM s.keys JOIN s.tenants ON b = $1 WHERE c = $12";
         assert_eq!(translate(sql, Some("s")), on_postgres);
-        assert_eq!(translate("SET SCHEMA {}", Some("s")), "SET SCHEMA s");
     }
 
     #[test]

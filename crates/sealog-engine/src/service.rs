@@ -112,8 +112,8 @@ impl Service {
         };
         let retention = {
             let (store, control, world) = shared();
-            let (days, drain, runner) = (settings.test_retention_days, Arc::clone(&drain), queued.clone());
-            Retention { store, control, world, days, drain, runner, recorded: Mutex::default() }
+            let (days, drain) = (settings.test_retention_days, Arc::clone(&drain));
+            Retention { store, control, world, days, drain, recorded: Mutex::default() }
         };
         let scheduler = {
             let (store, control, world) = shared();

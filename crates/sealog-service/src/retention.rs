@@ -19,8 +19,7 @@ use sealog_store::sync::lock;
 use sealog_store::world::World;
 use sealog_store::{DropPlan, Store, StoreError};
 
-use crate::system_chain::{Actor, Drain, Recorder, Wake, actions, drops};
-use crate::verification::baseline_job;
+use crate::system_chain::{Actor, Drain, Recorder, actions, drops};
 use sealog_control::Control;
 
 /// How often it is looked for old events.
@@ -38,22 +37,16 @@ pub struct Retention {
     pub days: u32,
     /// Seals the records.
     pub drain: Arc<Drain>,
-    /// Of the runner of this process.
-    pub runner: Wake,
     /// What this process has recorded: a drop that fails is tried again every hour, and recorded once.
     pub recorded: Mutex<BTreeMap<ChainId, u64>>,
 }
 
 impl Retention {
     pub async fn watch(&self) {
-        tokio::time::sleep(START_PAUSE).await;
-        while let Err(error) = self.begin().await {
-            tracing::warn!(%error, "failed to queue the baseline; retrying");
-            tokio::time::sleep(START_PAUSE).await;
-        }
         if self.days == 0 {
             return;
         }
+        tokio::time::sleep(START_PAUSE).await;
         loop {
             match self.look().await {
                 Ok(0) => {}
@@ -64,14 +57,6 @@ impl Retention {
             }
             tokio::time::sleep(EVERY).await;
         }
-    }
-
-    /// At a start: drops of an earlier version get their record, once.
-    pub async fn begin(&self) -> Result<(), StoreError> {
-        if baseline_job::queue(&self.control, &*self.world).await? {
-            self.runner.wake();
-        }
-        Ok(())
     }
 
     /// Drops what is too old, step by step, with a pause after each that is as long as it took. How many

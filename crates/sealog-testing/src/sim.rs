@@ -259,6 +259,17 @@ impl SimDisk {
         sim.durable_names.remove(path);
     }
 
+    /// Replaces the salt of the indexes, as a lost one is replaced: index files of the old salt are stale.
+    pub fn replace_index_salt(&self) {
+        let path = Path::new(DIR).join("index.salt");
+        let mut salt = self.content(&path).expect("a store was opened");
+        let checksum_at = salt.len() - 4;
+        salt[12..checksum_at].iter_mut().for_each(|byte| *byte ^= 0xF);
+        let checksum = crc32c::crc32c(&salt[..checksum_at]);
+        salt[checksum_at..].copy_from_slice(&checksum.to_le_bytes());
+        self.put(&path, &salt);
+    }
+
     fn sim(&self) -> std::sync::MutexGuard<'_, Sim> {
         self.0.lock().unwrap()
     }

@@ -98,7 +98,9 @@ fn dry_run(settings: &Settings, as_json: bool) -> Result<ExitCode, Failure> {
     for (name, made, wanted) in &schemas {
         match wanted.cmp(made) {
             Ordering::Less => {
-                println!("{name}: version {made} is newer than this program's {wanted}; use a newer program")
+                println!(
+                    "{name}: version {made} is newer than this program's {wanted}; use the program that wrote it, or a newer one"
+                )
             }
             Ordering::Equal => println!("{name}: version {made}; nothing to do"),
             Ordering::Greater if *made == 0 => {

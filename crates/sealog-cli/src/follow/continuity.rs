@@ -28,7 +28,7 @@ use super::output::{Noted, Position};
 pub(super) async fn newest(client: &Client, position: Option<&Position>) -> Result<Option<Newest>, Failure> {
     let newest = walk::newest(client, &Filters::default()).await?;
     let Some(position) = position else { return Ok(newest) };
-    let known = position.newest.as_ref().or(position.last.as_ref());
+    let known = &position.newest;
     let Some(newest) = newest else {
         // An empty list does not say whose it is; the key says at least which mode it has.
         let mode = walk::mode(client).as_str();
@@ -36,9 +36,7 @@ pub(super) async fn newest(client: &Client, position: Option<&Position>) -> Resu
             return Err(other_key(position, &format!("a {mode} chain without events")));
         }
         // All events of a test chain may have been dropped for their age: then it begins behind them.
-        if let Some(known) = known
-            && walk::first_kept(client, known.seq).await? <= known.seq
-        {
+        if walk::first_kept(client, known.seq).await? <= known.seq {
             return Err(broken(&format!(
                 "the service has no events for this key, but it had #{} before",
                 known.seq
@@ -49,7 +47,6 @@ pub(super) async fn newest(client: &Client, position: Option<&Position>) -> Resu
     if position.chain != newest.chain.to_string() {
         return Err(other_key(position, &newest.chain.to_string()));
     }
-    let Some(known) = known else { return Ok(Some(newest)) };
     if newest.seq < known.seq {
         return Err(broken(&format!(
             "the chain of the service ends with event #{}, but it had #{} before",

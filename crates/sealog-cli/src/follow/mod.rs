@@ -153,9 +153,9 @@ impl Follow {
                 None if matches.get_flag("new") => newest.seq,
                 None => 0,
             };
-            Position { chain: newest.chain.to_string(), seq: at, last: None, newest: None }
+            Position { chain: newest.chain.to_string(), seq: at, last: None, newest: noted(&newest) }
         });
-        position.newest = Some(noted(&newest));
+        position.newest = noted(&newest);
         let kept = loop {
             let kept = walk::first_kept(&Arc::clone(&self.client), position.seq + 1).await;
             if let Some(kept) = self.patiently(kept).await? {
@@ -180,7 +180,7 @@ impl Follow {
             }
             newest = loop {
                 if let Some(newest) = self.look(Some(&position)).await? {
-                    position.newest = Some(noted(&newest));
+                    position.newest = noted(&newest);
                     if newest.seq > position.seq {
                         break newest;
                     }

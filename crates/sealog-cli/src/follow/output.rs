@@ -38,9 +38,8 @@ pub(super) struct Position {
     pub seq: u64,
     /// The last event that was written.
     pub last: Option<Noted>,
-    /// The newest event that the service has shown, written or not; nothing in files of earlier versions.
-    #[serde(default)]
-    pub newest: Option<Noted>,
+    /// The newest event that the service has shown, written or not.
+    pub newest: Noted,
 }
 
 /// An event that the service had.
@@ -62,11 +61,9 @@ struct Cursor {
     position: Position,
     /// How long the output file was; nothing for a pipe.
     bytes: Option<u64>,
-    /// SHA-256 of what it ended with. Cursor files of earlier versions have none.
-    #[serde(default)]
+    /// SHA-256 of what it ended with; nothing for a pipe.
     tail: Option<String>,
     /// Its inode: tells it from another file as long as nothing was written.
-    #[serde(default)]
     inode: Option<u64>,
     format: String,
     filters: Vec<(String, String)>,
@@ -224,9 +221,7 @@ impl Files {
         file.read_exact_at(&mut tail, from).map_err(bad)?;
         let is_ours = match kept {
             Some(kept) if bytes == 0 => length == 0 || kept.inode == inode,
-            Some(Cursor { tail: known, .. }) => {
-                tail.ends_with(b"\n") && known.as_ref().is_none_or(|known| *known == digest(&tail))
-            }
+            Some(Cursor { tail: known, .. }) => *known == Some(digest(&tail)),
             None => true,
         };
         if !is_ours {
@@ -367,7 +362,7 @@ mod tests {
     }
 
     fn at(seq: u64) -> Position {
-        Position { chain: "c".into(), seq, last: None, newest: None }
+        Position { chain: "c".into(), seq, last: None, newest: Noted { seq, hash: "h".into() } }
     }
 
     #[test]
@@ -391,7 +386,7 @@ mod tests {
     #[test]
     fn a_longer_file_that_the_cursor_does_not_belong_to_is_refused_and_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let (path, cursor) = (dir.path().join("out"), dir.path().join("out.cursor"));
+        let path = dir.path().join("out");
         let mut output = open(dir.path()).unwrap();
         for number in ["12345", "67890"] {
             put(&mut output, number);
@@ -413,13 +408,6 @@ mod tests {
         std::fs::write(&path, "12345\n67890\nhalf a li").unwrap();
         assert!(open(dir.path()).is_ok());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "12345\n67890\n");
-        // A cursor file of an earlier version has no digest: a line must end there.
-        let mut kept: serde_json::Value = serde_json::from_slice(&std::fs::read(&cursor).unwrap()).unwrap();
-        kept.as_object_mut().unwrap().remove("tail").unwrap();
-        std::fs::write(&cursor, kept.to_string()).unwrap();
-        refused_with("a line of another file\n");
-        std::fs::write(&path, "12345\n67890\nhalf a li").unwrap();
-        assert!(open(dir.path()).is_ok());
     }
 
     #[test]

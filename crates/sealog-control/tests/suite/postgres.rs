@@ -373,8 +373,6 @@ fn a_migration_grants_what_is_new_to_the_roles_that_can_add_events() {
     sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap();
     migrate(&url("sealog_owner")).unwrap();
     stage.sql(&roles);
-    // As versions granted it that did not keep apart who may write what of a chain.
-    stage.sql("GRANT INSERT, UPDATE ON sealog.chains TO sealog_node");
     // A site may have given its servers another name.
     let other = format!("Node of {}", stage.database.name);
     stage.sql(&format!("CREATE ROLE \"{other}\" LOGIN; GRANT INSERT ON sealog.events TO \"{other}\""));

@@ -25,9 +25,6 @@ pub use case_texts::{CASE_ASSIGNED, CASE_DUE};
 pub(crate) use html::html;
 pub use reminders::Reminders;
 
-/// A mail that an earlier version wrote whole.
-const WRITTEN: &str = "text";
-
 /// Why a notice has no text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoText {
@@ -114,18 +111,12 @@ fn text_of(template: &str, parameters: &str, app_url: &str, secret: Option<&Toke
         people::NEW_DEVICE => people::new_device_text(&parameters, app_url),
         CASE_ASSIGNED => case_texts::assigned_text(&parameters, app_url),
         CASE_DUE => case_texts::due_text(&parameters, app_url),
-        WRITTEN => written(&parameters),
         other => match texts::find(other) {
             Some(text) => text(&parameters, app_url),
             None => return Err(NoText::UnknownTemplate(format!("the template {other:?} is unknown"))),
         },
     };
     text.ok_or_else(|| NoText::Damaged(format!("the template {template:?} lacks a parameter")))
-}
-
-fn written(parameters: &Value) -> Option<Text> {
-    let text = |name: &str| Some(parameters[name].as_str()?.to_owned());
-    Some(Text { subject: text("subject")?, body: text("body")? })
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ vocabulary! {
     TEST_EVENTS_DROPPED = "sealog.test_events_dropped", "configuration", "info",
         "Old test events are deleted: in each chain, all events up to the named one.";
     BASELINE = "sealog.baseline", "configuration", "warning",
-        "The state of the store without a record at the first start of this version.";
+        "State that a restored store held without a record.";
     CHAIN_BROKEN = "sealog.chain_broken", "configuration", "critical", "A verification found a chain broken.";
 }
 

@@ -1,8 +1,8 @@
 //! Records of test events that were dropped for their age, and drops that have none.
 //!
 //! What a store says of its own drops can be forged by whoever can write its files. So a drop is sealed into
-//! the tenant's system chain before it is done, and a drop that no record covers is a finding. Drops of
-//! earlier versions are covered by the baseline ([`crate::verification::Baseline`]).
+//! the tenant's system chain before it is done, and a drop that no record covers is a finding. Drops that
+//! a restore finds are covered by its baseline ([`crate::verification::Baseline`]).
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,8 @@
-//! The baseline: what a store holds without a record of it when this version first starts, sealed once: drops
-//! of test events, and of tenants whose control data differs from their system chain, their keys and members.
+//! The baseline: what a restored store holds without a record of it, sealed once: drops of test events, and of
+//! tenants whose control data differs from their system chain, their keys and members.
 //!
-//! It is a job of the operator with a fixed id. Its row stays, so no later start seals another one: whoever
-//! forges a drop or edits a row, and restarts the server, does not get it covered. A restore queues another
-//! one, beside its own record in the system chain.
+//! It is a job of the operator that a restore queues, beside its own record in the system chain. No start
+//! queues one: a forged drop or an edited row is not covered by a restart.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 //! whole; [`Run`] is a job as people see it; [`report`] says it in a form that can be kept.
 
 mod baseline;
-pub(crate) mod baseline_job;
+mod baseline_job;
 mod derived;
 mod found;
 mod mails;

@@ -252,13 +252,13 @@ impl SealedMember {
     }
 }
 
-/// Compares all control data with the system chains of a store that nobody changes meanwhile. Nothing where
-/// no baseline is sealed: before, what an earlier version left has no record.
+/// Compares all control data with the system chains of a store that nobody changes meanwhile. Nothing while
+/// the baseline of a restore waits.
 pub async fn compare_all(
     store: &dyn Store,
     control: &Arc<Control>,
 ) -> Result<Option<Vec<String>>, StoreError> {
-    if !baseline_job::is_sealed(control).await? {
+    if baseline_job::is_waiting(control).await? {
         return Ok(None);
     }
     let (mut found, mut after) = (unnamed(store, control).await?, None);

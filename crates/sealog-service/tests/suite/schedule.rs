@@ -200,7 +200,6 @@ fn of_two_servers_one_queues_and_a_restart_queues_nothing_again() {
     });
 }
 
-/// Issue 23, number 20.
 #[test]
 fn derived_data_is_compared_by_one_job_of_the_store_a_night() {
     on_both(|mut stage| {

@@ -1,5 +1,4 @@
-//! Control data is compared with the system chain, and chains with heads that control data holds. Issue 23,
-//! number 22.
+//! Control data is compared with the system chain, and chains with heads that control data holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,7 @@ use sealog_service::jobs::{Pace, Runner, Work};
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_service::verification::{
     Baseline, DERIVED_KIND, DerivedCheck, Figures, RunEnd, Schedule, Scheduler, Sweep, Verifications,
-    Verifier, queue_baseline,
+    Verifier, compare_all, queue_baseline,
 };
 use sealog_service::{Secret, Stop};
 use sealog_store::Store;
@@ -107,21 +106,6 @@ impl Stage {
         while block(runner.turn(&Stop::new(), &mut None)).unwrap() {}
     }
 
-    /// A start of this version: the baseline is queued, once.
-    fn start(&self) {
-        let retention = sealog_service::retention::Retention {
-            store: Arc::clone(&self.store),
-            control: Arc::clone(&self.control),
-            world: Arc::clone(&self.world) as _,
-            days: 0,
-            drain: Arc::clone(&self.drain),
-            runner: Wake::default(),
-            recorded: std::sync::Mutex::default(),
-        };
-        block(retention.begin()).unwrap();
-        self.work();
-    }
-
     fn drain(&self) {
         block(async {
             let drained = async {
@@ -176,7 +160,6 @@ fn on_both(rule: fn(Stage)) {
 #[test]
 fn what_people_change_matches_the_system_chain_drained_or_not() {
     on_both(|stage| {
-        stage.start();
         let (key, person) = (stage.key(), stage.member("a@example.com"));
         assert_eq!(stage.night(), 0, "records that wait count as done");
         stage.drain();
@@ -201,7 +184,6 @@ fn a_row_that_was_changed_without_a_record_is_a_finding_every_night() {
     on_both(|stage| {
         let (key, person) = (stage.key(), stage.member("a@example.com"));
         stage.drain();
-        stage.start();
         assert_eq!(stage.night(), 0);
         // As if somebody had edited the rows.
         let change = MemberChange { role: Some(Role::Owner), ..MemberChange::default() };
@@ -221,7 +203,7 @@ fn a_row_that_was_changed_without_a_record_is_a_finding_every_night() {
         assert_eq!(stage.night(), 2, "a key that nobody has created");
         wait(stage.control.revoke_key(key, 5, Records::none())).unwrap().unwrap();
         assert_eq!(stage.night(), 3, "a revocation");
-        stage.start();
+        stage.work();
         assert_eq!(stage.night(), 3, "a restart covers nothing");
         let Some(database) = &stage.database else { return };
         let revoked = stage.key();
@@ -239,25 +221,24 @@ fn a_row_that_was_changed_without_a_record_is_a_finding_every_night() {
 }
 
 #[test]
-fn what_an_earlier_version_left_without_a_record_is_sealed_once() {
+fn what_a_restore_finds_without_a_record_is_sealed_once() {
     on_both(|stage| {
-        // A member and a key of a time that knew no records.
         let person = stage.member("a@example.com");
         stage.key();
         stage.drain();
         let change = MemberChange { role: Some(Role::Owner), ..MemberChange::default() };
         wait(stage.control.update_member(stage.tenant_id, person, change, Records::none())).unwrap().unwrap();
-        stage.start();
+        assert_eq!(stage.night(), 1);
+        // A restore says in the system chain that it was one, and seals what it found.
+        assert!(block(compare_all(&*stage.store, &stage.control)).unwrap().is_some());
+        block(queue_baseline(&stage.control, &*stage.world)).unwrap();
+        assert_eq!(block(compare_all(&*stage.store, &stage.control)), Ok(None), "it waits");
+        stage.work();
         assert_eq!(stage.night(), 0);
         let change = MemberChange { role: Some(Role::Admin), ..MemberChange::default() };
         let other = stage.member("b@example.com");
         wait(stage.control.update_member(stage.tenant_id, other, change, Records::none())).unwrap().unwrap();
-        stage.start();
         assert_eq!(stage.night(), 1);
-        // A restore says in the system chain that it was one, and seals what it found.
-        block(queue_baseline(&stage.control, &*stage.world)).unwrap();
-        stage.work();
-        assert_eq!(stage.night(), 0);
     });
 }
 
@@ -314,7 +295,6 @@ fn a_log_that_was_rolled_back_or_rewritten_alone_is_found_by_the_head_of_an_earl
         assert_eq!(verified(&stage), Some(RunEnd::Valid));
         // One from before the chain began has nothing to verify. The night compares it all the same.
         stage.store = Arc::clone(&first);
-        stage.start();
         stage.drain();
         assert_eq!(stage.night(), 0);
         let before = Arc::new(ReferenceStore::new(Arc::clone(&stage.world) as _));

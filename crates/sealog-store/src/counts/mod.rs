@@ -55,7 +55,7 @@ impl Days {
 pub struct Counts {
     /// Days without events are not there.
     pub days: BTreeMap<u32, DayCounts>,
-    /// Events of the chain that are durable and not counted yet: of an earlier version, or there was no time.
+    /// Events of the chain that are durable and not counted yet.
     /// Some of them may lie outside of the days.
     pub uncounted: u64,
 }

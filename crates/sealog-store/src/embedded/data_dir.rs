@@ -137,8 +137,8 @@ impl DataDir {
         self.keep_lock_file()
     }
 
-    /// If `LOCK` was removed, an older version could start. It gets the file back, unless another process has
-    /// it by now.
+    /// Where directories cannot be locked, `LOCK` alone keeps a second process out. If the file was removed it
+    /// is made again, unless another process has it by now.
     fn keep_lock_file(&self) -> Result<(), String> {
         let path = self.path.join(LOCK);
         let mut held = lock(&self.lock_file);
@@ -191,8 +191,7 @@ impl ReadLock {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(OpenError::Io { path: name, error }),
         };
-        // A version that knows nothing of the lock on the directory has this one, and so has every one on a
-        // file system that cannot lock directories.
+        // On a file system that cannot lock directories, a writer has this one alone.
         if let Some(file) = &lock_file {
             share(file, path)?;
         }
@@ -265,8 +264,8 @@ fn take_lock_file(dir: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Says which files and directories others than their owner can read or change, and how to end that. They
-/// were made by an earlier version, or by a copy.
+/// Says which files and directories others than their owner can read or change, and how to end that. A copy
+/// may have left them so.
 pub(super) fn warn_about_wider_modes(dir: &Path) {
     let mut wider: Vec<(PathBuf, u32)> = Vec::new();
     let mut look = |path: PathBuf| {

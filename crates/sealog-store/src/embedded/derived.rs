@@ -134,10 +134,10 @@ impl Contents {
                 Compared::Same => {}
                 Compared::Stale if heal => {
                     if let Err(error) = self.renew_index(number, sidecar::next_id()) {
-                        faults.push(format!("the index of segment {number} is of an earlier version or another salt, and cannot be rebuilt: {error}"));
+                        faults.push(format!("the index of segment {number} was made with another salt and cannot be rebuilt: {error}"));
                     }
                 }
-                Compared::Stale => faults.push(format!("the index of segment {number} is of an earlier version or another salt, and was not compared; the next start of the server rebuilds it")),
+                Compared::Stale => faults.push(format!("the index of segment {number} was made with another salt and was not compared; the next start of the server rebuilds it")),
                 Compared::Other(what) => {
                     let rebuilt = heal.then(|| self.rebuild_index(number, sidecar::next_id()));
                     faults.push(format!(

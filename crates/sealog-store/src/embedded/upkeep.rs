@@ -112,8 +112,8 @@ impl Upkeep {
         !lock(&self.stale).is_empty()
     }
 
-    /// The thread that makes index files anew that an earlier version wrote, or whose salt is lost. Readers
-    /// use the old ones until then, and a crash leaves one or the other.
+    /// The thread that makes index files anew whose salt is lost. Readers use the old ones until then, and a
+    /// crash leaves one or the other.
     pub(crate) fn reindex(&self) {
         let _ = rustix::process::setpriority_process(None, REINDEX_NICENESS);
         let log = self.contents.mode.as_str();

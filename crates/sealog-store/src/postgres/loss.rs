@@ -50,8 +50,7 @@ const ACCEPTANCES_MAX: usize = 100;
 const NOTE: &str = "UPDATE sealog.chains SET recorded_seq = $2, recorded_log_id = $3, recorded_hash = $4
     WHERE chain_id = $1 AND coalesce(recorded_seq, 0) < $2";
 const CLEAR: &str = "UPDATE sealog.chains SET recorded_seq = NULL, recorded_log_id = NULL, recorded_hash = NULL WHERE chain_id = $1";
-/// Losses that were noted, and drops that the schema refuses and that are there all the same: from before it
-/// did, or written by its owner.
+/// Losses that were noted, and drops that the schema refuses: only its owner can write them.
 const NOTED: &str = "SELECT * FROM (
         SELECT tenant_id, project_id, mode, chain_seq, log_id, hash, recorded_seq, recorded_log_id, recorded_hash, dropped_seq,
             dropped_seq IS NOT NULL AND NOT (dropped_seq > 0 AND dropped_seq < chain_seq

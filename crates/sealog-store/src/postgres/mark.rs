@@ -25,8 +25,9 @@ use sealog_core::id::{ChainId, Hash, ProjectId, TenantId, Ulid, Uuid};
 use super::rows;
 use crate::embedded::disk::{self, Disk, DiskFile, RealDisk};
 
-const FORMAT_1: &str = "sealog postgres mark 1";
 const FORMAT: &str = "sealog postgres mark 2";
+/// Every version of the format begins with it.
+const FORMAT_NAME: &str = "sealog postgres mark ";
 const BATCH: &[u8] = b"batch ";
 
 /// A file up to this size is not worth replacing, however much of it is superseded.
@@ -55,9 +56,7 @@ struct State {
 
 /// The heads in the high-water mark of a server's data directory, whichever database it belongs to.
 pub fn read_mark(dir: &Path) -> io::Result<BTreeMap<ChainId, Head>> {
-    let found = std::fs::read(dir.join(FILE))?;
-    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "it is damaged");
-    decode(&found).map(|(_, heads)| heads).ok_or_else(damaged)
+    decode(&std::fs::read(dir.join(FILE))?).map(|(_, heads)| heads)
 }
 
 impl MarkFile {
@@ -78,12 +77,10 @@ impl MarkFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
         };
-        let wrong = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem.to_owned());
         let heads = if found.is_empty() {
             BTreeMap::new()
         } else {
-            let (of, heads) =
-                decode(&found).ok_or_else(|| wrong("it is damaged; move it away to continue without it"))?;
+            let (of, heads) = decode(&found)?;
             if of != store_id {
                 return Err(wrong("it belongs to another database; move it away if this database is right"));
             }
@@ -144,16 +141,24 @@ fn checksum(store_id: Uuid, lines: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&store_id.0), lines)
 }
 
+fn wrong(problem: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, problem.to_owned())
+}
+
+fn decode(bytes: &[u8]) -> io::Result<(Uuid, BTreeMap<ChainId, Head>)> {
+    let damaged = || wrong("it is damaged; move it away to start without it");
+    match line(bytes) {
+        Some((FORMAT, rest)) => decode_heads(rest).ok_or_else(damaged),
+        Some((format, _)) if format.starts_with(FORMAT_NAME) => Err(wrong(&format!(
+            "it has the format {format:?}, which this version does not know; use the version that wrote it, or a newer one"
+        ))),
+        _ => Err(damaged()),
+    }
+}
+
 /// Nothing for a file that is damaged.
-fn decode(bytes: &[u8]) -> Option<(Uuid, BTreeMap<ChainId, Head>)> {
-    if bytes.starts_with(FORMAT_1.as_bytes()) {
-        return decode_1(std::str::from_utf8(bytes).ok()?);
-    }
-    let (format, rest) = line(bytes)?;
-    let (store, mut rest) = line(rest)?;
-    if format != FORMAT {
-        return None;
-    }
+fn decode_heads(bytes: &[u8]) -> Option<(Uuid, BTreeMap<ChainId, Head>)> {
+    let (store, mut rest) = line(bytes)?;
     let store_id = Uuid::parse(store.strip_prefix("store ")?)?;
     let mut heads = BTreeMap::new();
     while !rest.is_empty() {
@@ -187,19 +192,6 @@ fn whole_batch(store_id: Uuid, bytes: &[u8]) -> Option<(&str, &[u8])> {
 fn line(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     Some((std::str::from_utf8(&bytes[..end]).ok()?, &bytes[end + 1..]))
-}
-
-/// The format before: everything, then one checksum.
-fn decode_1(text: &str) -> Option<(Uuid, BTreeMap<ChainId, Head>)> {
-    let end = text.rfind("crc32c ")?;
-    let (content, checksum) = text.split_at(end);
-    if checksum != format!("crc32c {:08x}\n", crc32c::crc32c(content.as_bytes())) {
-        return None;
-    }
-    let mut lines = content.lines();
-    lines.next().filter(|line| *line == FORMAT_1)?;
-    let store_id = Uuid::parse(lines.next()?.strip_prefix("store ")?)?;
-    Some((store_id, lines.map(head).collect::<Option<_>>()?))
 }
 
 fn head(line: &str) -> Option<(ChainId, Head)> {
@@ -298,17 +290,15 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_of_the_format_before_is_read() {
+    fn a_mark_of_an_unknown_format_is_refused_by_its_name() {
         let dir = tempfile::tempdir().unwrap();
-        let mut text = format!("{FORMAT_1}\nstore {STORE}\n");
-        let lines = batch(STORE, heads([(1, 7)]).iter());
-        text.push_str(std::str::from_utf8(&lines).unwrap().split_once('\n').unwrap().1);
-        let sum = crc32c::crc32c(text.as_bytes());
-        std::fs::write(dir.path().join("postgres.mark"), format!("{text}crc32c {sum:08x}\n")).unwrap();
-        assert_eq!(read(dir.path()).unwrap(), [(chain(1), 7)]);
-        let (mark, _) = MarkFile::open(dir.path(), STORE).unwrap();
-        mark.write(heads([(2, 1)])).unwrap();
-        assert_eq!(read(dir.path()).unwrap(), [(chain(1), 7), (chain(2), 1)]);
+        let path = dir.path().join("postgres.mark");
+        std::fs::write(&path, format!("sealog postgres mark 9\nstore {STORE}\n")).unwrap();
+        let refused = read(dir.path()).unwrap_err().to_string();
+        assert!(
+            refused.contains("\"sealog postgres mark 9\"") && refused.contains("this version does not know")
+        );
+        assert_eq!(read_mark(dir.path()).unwrap_err().to_string(), refused);
     }
 
     /// Counts what is written, and can be told to fail.

@@ -29,15 +29,7 @@ const LOCK: i64 = 0x7365_616c_6f67;
 impl Schema {
     /// The store's own.
     pub(super) fn of_events() -> Schema {
-        let steps = [
-            include_str!("migrations/0001.sql"),
-            include_str!("migrations/0002_schema_version.sql"),
-            include_str!("migrations/0003_feed.sql"),
-            include_str!("migrations/0004_fields.sql"),
-            include_str!("migrations/0005_counts.sql"),
-            include_str!("migrations/0006_dropped.sql"),
-            include_str!("migrations/0007_dropped_of_test_chains.sql"),
-        ];
+        let steps = [include_str!("migrations/0001.sql")];
         let name = "sealog";
         Schema { name: name.into(), steps: steps.map(str::to_owned).into(), rights: rights_in(name) }
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sealog_core::event::StoredEvent;
-use sealog_core::id::{ChainId, Hash, Ulid};
+use sealog_core::id::{ChainId, Hash, Mode, Ulid};
 use sealog_core::query::Filter;
 use sealog_core::verify::Item;
 use sealog_store::counts::{Days, day_of};
@@ -35,21 +35,37 @@ impl Stage {
         Stage { disk: SimDisk::new(), world: StillWorld::new() }
     }
 
-    /// A data directory that commit d450eb1 has written, whose index files are of version 2: two chains in
-    /// five segments, some requests with keys, one `actor_id` with a CRC32C of 0.
-    fn of_version_2() -> Stage {
+    /// Two chains in five segments, four of which have index files, and 24 requests with keys.
+    fn filled() -> Stage {
         let stage = Stage::new();
-        // 2026-11-16T00:55:21Z: its last event had just been sent.
-        stage.world.set(1_794_790_521_000);
-        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/index_2");
-        stage.disk.put(&Path::new(DIR).join("FORMAT"), &std::fs::read(from.join("FORMAT")).unwrap());
-        for entry in std::fs::read_dir(from.join("live")).unwrap() {
-            let entry = entry.unwrap();
-            let to = Path::new(DIR).join("live").join(entry.file_name());
-            stage.disk.put(&to, &std::fs::read(entry.path()).unwrap());
+        for run in 0..5 {
+            // Each start begins a segment, and writes the index of the one before.
+            let store = stage.open();
+            for (of, chain) in [live(), chain(2, 1, Mode::Live)].into_iter().enumerate() {
+                for n in 0..3 {
+                    let drafts = (0..3).map(|at| {
+                        let (action, actor) = (["user.login", "user.logout"][at % 2], (run + n) % 4);
+                        let resource = if at == 2 { String::new() } else { format!(r#","resource":"r{n}""#) };
+                        draft(&format!(r#"{{"action":"{action}","actor_id":"a{actor}"{resource}}}"#))
+                    });
+                    let (drafts, name) = (drafts.collect(), format!("{of} {run} {n}"));
+                    if run < 4 {
+                        append_once(&store, chain, drafts, key(&name, &name), Ulid(1));
+                    } else {
+                        append(&store, chain, drafts);
+                    }
+                    stage.world.advance(1000);
+                }
+            }
         }
-        let versions = stage.versions();
-        assert!(versions.len() == 4 && versions.values().all(|version| *version == 2), "{versions:?}");
+        assert_eq!(stage.salt_ids().len(), 4);
+        stage
+    }
+
+    /// The same, whose index files have hashes that say nothing any more.
+    fn with_lost_salt() -> Stage {
+        let stage = Stage::filled();
+        stage.disk.replace_index_salt();
         stage
     }
 
@@ -69,11 +85,17 @@ impl Stage {
         self.disk.put(path, &bytes);
     }
 
-    /// Of the index files of the live log, by the numbers of their segments.
-    fn versions(&self) -> BTreeMap<u64, u32> {
+    /// The id of the salt in each index file of the live log, by the numbers of their segments.
+    fn salt_ids(&self) -> BTreeMap<u64, usize> {
         let names = self.disk.file_names(&Path::new(DIR).join("live"));
         let numbers = names.iter().filter_map(|name| name.strip_suffix(".idx")?.parse().ok());
-        numbers.map(|number| (number, u32_at(&self.disk.content(&index_path(number)).unwrap(), 8))).collect()
+        numbers.map(|number| (number, u64_at(&self.disk.content(&index_path(number)).unwrap(), 32))).collect()
+    }
+
+    /// Those of the old salts that are still there.
+    fn stale(&self, old: &BTreeMap<u64, usize>) -> usize {
+        let ids = self.salt_ids();
+        old.iter().filter(|(number, id)| ids.get(number) == Some(id)).count()
     }
 }
 
@@ -297,7 +319,7 @@ fn a_page_of_neighbours_is_a_few_reads_and_one_event_is_a_single_small_one() {
 fn a_bad_sector_in_a_record_between_those_of_a_page_takes_none_of_them_with_it() {
     let stage = Stage::new();
     let store = stage.open();
-    let (mine, other) = (live(), chain(1, 2, sealog_core::id::Mode::Live));
+    let (mine, other) = (live(), chain(1, 2, Mode::Live));
     for n in 0..40 {
         append(&store, mine, vec![by("user.login", &format!("mine {n}"))]);
         append(&store, other, vec![by("user.login", &format!("of another {n}"))]);
@@ -373,7 +395,7 @@ fn two_frequent_values_that_never_meet_cost_no_record_and_a_bounded_number_of_in
     }
     // A stop waits until every full segment has its index file.
     drop(store);
-    assert!(stage.versions().len() > LIST_PIECES_MAX, "{} segments", stage.versions().len());
+    assert!(stage.salt_ids().len() > LIST_PIECES_MAX, "{} segments", stage.salt_ids().len());
     let store = EmbeddedStore::open(Path::new(DIR), &options).unwrap();
     // What is not counted yet is read in the background.
     let days = Days::new(0, day_of(MORNING_MS) + 1);
@@ -477,12 +499,6 @@ fn assert_keys_are_kept(store: &EmbeddedStore) {
 fn assert_everything_is_right(store: &EmbeddedStore) {
     let heads = wait(store.heads()).unwrap();
     assert_eq!(heads.len(), 2);
-    // Version 2 takes a hash of 0 for 1, since 0 stands for an absent value.
-    let has_crc_zero = |event: &StoredEvent| {
-        event.text.fields().actor_id.is_some_and(|text| crc32c::crc32c(text.as_bytes()) == 0)
-    };
-    let all = heads.iter().flat_map(|(chain, _)| list(store, *chain, &Filter::default(), None, 1000));
-    assert_eq!(all.filter(has_crc_zero).count(), 1);
     for (chain, _) in heads {
         assert_lists_are_right(store, chain);
         assert!(verify(store, chain).valid());
@@ -491,9 +507,9 @@ fn assert_everything_is_right(store: &EmbeddedStore) {
 }
 
 #[test]
-fn index_files_of_version_2_answer_at_once_and_are_rebuilt_in_the_background() {
-    let stage = Stage::of_version_2();
-    let old = stage.versions();
+fn index_files_whose_salt_is_lost_answer_at_once_and_are_rebuilt_in_the_background() {
+    let stage = Stage::with_lost_salt();
+    let old = stage.salt_ids();
     let gate = Arc::new(Gate::default());
     let _opener = Opener(&gate);
     gate.close();
@@ -510,12 +526,12 @@ fn index_files_of_version_2_answer_at_once_and_are_rebuilt_in_the_background() {
     });
     let store = stage.open();
     eventually("the rebuild is held at its first file", || gate.waiting() == 1);
-    assert!(stage.versions().iter().all(|(number, version)| *version == 2 || !old.contains_key(number)));
+    assert_eq!(stage.stale(&old), old.len());
     assert_everything_is_right(&store);
     let (first, _) = wait(store.heads()).unwrap()[0];
-    append(&store, first, vec![login("while it goes on")]);
+    append(&store, first, vec![login("meanwhile")]);
     gate.open();
-    eventually("all index files are new", || stage.versions().values().all(|version| *version == 3));
+    eventually("all index files are new", || stage.stale(&old) == 0);
     assert_everything_is_right(&store);
     drop(store);
     let written = Arc::new(AtomicUsize::new(0));
@@ -535,8 +551,8 @@ fn index_files_of_version_2_answer_at_once_and_are_rebuilt_in_the_background() {
 #[test]
 fn a_kill_or_a_power_cut_while_index_files_are_rebuilt_is_harmless() {
     let rebuilt_at_kill = |kill_at: usize, cut: Option<u64>| {
-        let stage = Stage::of_version_2();
-        let old = stage.versions();
+        let stage = Stage::with_lost_salt();
+        let old = stage.salt_ids();
         let gate = Arc::new(Gate::default());
         let _opener = Opener(&gate);
         let (held, calls) = (Arc::clone(&gate), AtomicUsize::new(0));
@@ -561,16 +577,12 @@ fn a_kill_or_a_power_cut_while_index_files_are_rebuilt_is_harmless() {
         gate.open();
         drop(opening.join().unwrap());
         let after = Stage { disk, world: Arc::clone(&stage.world) };
-        let left = after
-            .versions()
-            .iter()
-            .filter(|(number, version)| **version == 2 && old.contains_key(number))
-            .count();
+        let left = after.stale(&old);
         let store = EmbeddedStore::open(Path::new(DIR), &after.options()).unwrap();
         let harmless = |finding: &Finding| matches!(finding, Finding::TornTail { .. });
         assert!(store.findings().iter().all(|(_, finding)| harmless(finding)), "{:?}", store.findings());
         assert_everything_is_right(&store);
-        eventually("all index files are new", || after.versions().values().all(|version| *version == 3));
+        eventually("all index files are new", || after.stale(&old) == 0);
         assert_everything_is_right(&store);
         old.len() - left
     };
@@ -583,28 +595,20 @@ fn a_kill_or_a_power_cut_while_index_files_are_rebuilt_is_harmless() {
 }
 
 #[test]
-fn index_files_whose_salt_is_lost_answer_right_and_are_rebuilt() {
-    let stage = Stage::of_version_2();
-    let store = stage.open();
-    eventually("all index files are new", || stage.versions().values().all(|version| *version == 3));
-    drop(store);
+fn a_salt_that_is_damaged_or_missing_is_made_anew_and_the_indexes_with_it() {
+    let stage = Stage::filled();
     let path = Path::new(DIR).join("index.salt");
     let salt = stage.disk.content(&path).unwrap();
     assert_eq!(salt[12..28], [7; 16]);
     let id = |stage: &Stage| u64_at(&stage.disk.content(&index_path(1)).unwrap(), 32);
     let before = id(&stage);
-    // Another salt, as a new random one would be.
-    let mut other = salt.clone();
-    other[12..28].fill(8);
-    let checksum = crc32c::crc32c(&other[..28]);
-    other[28..].copy_from_slice(&checksum.to_le_bytes());
-    stage.disk.put(&path, &other);
+    stage.disk.replace_index_salt();
     let store = stage.open();
     assert_everything_is_right(&store);
     eventually("the index is made with the other salt", || id(&stage) != before);
     assert_everything_is_right(&store);
     drop(store);
-    // A damaged or missing one is made anew, here by the same dice.
+    // Here by the same dice as the first time.
     for lost in [Some(&salt[..20]), None] {
         match lost {
             Some(content) => stage.disk.put(&path, content),
@@ -666,18 +670,29 @@ fn with_unknown_column(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn an_index_file_of_an_unknown_version_is_built_again_from_its_segment() {
+    for version in [2u32, 4] {
+        let stage = Stage::filled();
+        let whole = stage.disk.content(&index_path(1)).unwrap();
+        let mut other = whole.clone();
+        other[8..12].copy_from_slice(&version.to_le_bytes());
+        stage.disk.put(&index_path(1), &other);
+        let store = stage.open();
+        assert_eq!(stage.disk.content(&index_path(1)).unwrap(), whole);
+        assert_everything_is_right(&store);
+    }
+}
+
+#[test]
 fn a_reader_passes_over_a_column_that_it_does_not_know() {
-    let stage = Stage::of_version_2();
-    let store = stage.open();
-    eventually("all index files are new", || stage.versions().values().all(|version| *version == 3));
-    drop(store);
-    for number in stage.versions().into_keys() {
+    let stage = Stage::filled();
+    for number in stage.salt_ids().into_keys() {
         let path = index_path(number);
         let changed = with_unknown_column(&stage.disk.content(&path).unwrap());
         stage.disk.put(&path, &changed);
     }
     let indexes = |stage: &Stage| -> Vec<Vec<u8>> {
-        stage.versions().keys().map(|number| stage.disk.content(&index_path(*number)).unwrap()).collect()
+        stage.salt_ids().keys().map(|number| stage.disk.content(&index_path(*number)).unwrap()).collect()
     };
     let before = indexes(&stage);
     let store = stage.open();
@@ -748,21 +763,20 @@ fn refuse_index_files(stage: &Stage) -> Arc<AtomicUsize> {
 }
 
 #[test]
-fn a_flipped_bit_among_the_keys_of_an_index_of_version_2_never_frees_a_key() {
+fn a_flipped_bit_among_the_keys_of_an_index_whose_salt_is_lost_never_frees_a_key() {
     for at in [3, 30, 60] {
-        let stage = Stage::of_version_2();
-        let old: Vec<u64> = stage.versions().into_keys().collect();
+        let stage = Stage::with_lost_salt();
+        let old = stage.salt_ids();
         let refused = refuse_index_files(&stage);
         let store = stage.open();
         eventually("the background has given up", || refused.load(Ordering::SeqCst) > old.len());
-        assert!(stage.versions().values().all(|version| *version == 2));
+        assert_eq!(stage.stale(&old), old.len());
         assert_everything_is_right(&store);
         stage.disk.unwatch();
-        for number in old {
-            let bytes = stage.disk.content(&index_path(number)).unwrap();
-            if u64_at(&bytes, 64) > at {
-                stage.flip(&index_path(number), u64_at(&bytes, 56) + at);
-            }
+        for number in old.into_keys() {
+            let keys = sections(&stage.disk.content(&index_path(number)).unwrap())[&4].clone();
+            assert!(keys.len() > at);
+            stage.flip(&index_path(number), keys.start + at);
         }
         assert_keys_are_kept(&store);
         assert_everything_is_right(&store);

@@ -10,7 +10,7 @@ use sealog_core::metadata::FieldIs;
 use sealog_core::query::Filter;
 use sealog_core::verify::{Reason, Verdict};
 use sealog_store::counts::{Days, day_of};
-use sealog_store::feed::{Follower, Scope, Start};
+use sealog_store::postgres::sessions::{self, Schema};
 use sealog_store::postgres::{OpenError, Options, PostgresStore};
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, List, Store, StoreError};
 use sealog_testing::postgres::{Cluster, Database, cluster};
@@ -134,37 +134,6 @@ fn the_schema_version_is_kept_in_the_row_and_read_from_there() {
     let kept: Vec<u32> = kept.rev().map(|event| event.schema_version).collect();
     assert_eq!(kept, [1, 1, 1, 1, 1, 1, 2, 1, 1, 1]);
     assert_valid(&store, live(), 10);
-}
-
-/// A database that the version before has made, with the first migration alone.
-#[test]
-fn events_from_before_the_later_columns_have_schema_version_1_and_are_announced_from_the_beginning() {
-    let stage = Stage::new();
-    let (store, _) = ten_events(&stage);
-    drop(store);
-    stage.sql(
-        "ALTER TABLE sealog.events DROP COLUMN schema_version; ALTER TABLE sealog.chains DROP COLUMN changed, DROP COLUMN changed_group,
-             DROP COLUMN dropped_seq, DROP COLUMN dropped_log_id, DROP COLUMN dropped_hash;
-         DROP FUNCTION sealog.drop_test_events;
-         DROP TABLE sealog.event_fields, sealog.fields_indexed, sealog.counts, sealog.counted;
-         DELETE FROM sealog.migrations WHERE version > 1",
-    );
-    let made = sealog_store::postgres::migrate(&stage.database.url(), false).unwrap();
-    assert_eq!(made, sealog_store::postgres::schema_version() - 1);
-    let store = stage.open();
-    let announced = |follower: &mut Follower| {
-        let changes = wait(follower.next(10)).unwrap().changes;
-        changes.into_iter().map(|change| (change.chain, change.head.chain_seq)).collect::<Vec<_>>()
-    };
-    let mut from_the_beginning = wait(store.follow(Scope::Everything, Start::Beginning)).unwrap();
-    let mut from_now = wait(store.follow(Scope::Everything, Start::Now)).unwrap();
-    assert_eq!(announced(&mut from_the_beginning), [(live(), 10)]);
-    append(&store, live(), vec![login("later")]);
-    assert_eq!(announced(&mut from_the_beginning), [(live(), 11)]);
-    assert_eq!(announced(&mut from_now), [(live(), 11)]);
-    assert_valid(&store, live(), 11);
-    assert!(list(&store, live(), &Filter::default(), None, 11).iter().all(|event| event.schema_version == 1));
-    assert_eq!(counted(&store), Some((11, 0)), "also those from before there were counts");
 }
 
 /// Events of the last days that are counted and that are not; nothing where the counts cannot be read.
@@ -482,21 +451,45 @@ fn nodes_that_start_at_once_on_an_empty_database_make_one_schema() {
     assert_eq!(stage.sql("SELECT count(*) = max(version) FROM sealog.migrations"), "t");
 }
 
+/// A schema of another part of the program, with so many of its steps. The third one cannot be made.
+fn of_tests(steps: usize) -> Schema {
+    let sql = [
+        "CREATE TABLE sealog_tests.kept (n integer); INSERT INTO sealog_tests.kept VALUES (7)",
+        "ALTER TABLE sealog_tests.kept ADD COLUMN later integer NOT NULL DEFAULT 2",
+        "UPDATE sealog_tests.kept SET n = 8; SELECT 1 / 0",
+    ];
+    Schema {
+        name: "sealog_tests".into(),
+        steps: sql[..steps].iter().map(|step| (*step).to_owned()).collect(),
+        rights: String::new(),
+    }
+}
+
 #[test]
 fn a_server_changes_no_tables_that_are_there_and_names_the_command_that_does() {
     let stage = Stage::new();
-    drop(stage.open());
-    let known: i64 = stage.sql("SELECT max(version) FROM sealog.migrations").parse().unwrap();
-    stage.sql(&format!(
-        "DROP FUNCTION sealog.drop_test_events; ALTER TABLE sealog.chains DROP COLUMN dropped_seq, DROP COLUMN dropped_log_id, DROP COLUMN dropped_hash;
-         DELETE FROM sealog.migrations WHERE version > {known} - 2"
-    ));
-    let error = PostgresStore::open(&stage.database.url(), &stage.options()).unwrap_err();
-    assert!(error.to_string().contains("run `sealog migrate`"), "{error}");
+    let (store, url) = (stage.open(), stage.database.url());
+    let sessions = store.sessions(1);
+    sessions.prepare(of_tests(1)).unwrap();
+    let error = sessions.prepare(of_tests(2)).unwrap_err();
+    assert!(error.to_string().contains("has version 1 and this program needs 2; run `sealog migrate`"));
     assert!(!error.may_pass());
-    assert_eq!(stage.sql("SELECT max(version) FROM sealog.migrations"), (known - 2).to_string());
-    assert_eq!(sealog_store::postgres::migrate(&stage.database.url(), false).unwrap(), 2);
-    drop(stage.open());
+    assert_eq!(stage.sql("SELECT max(version) FROM sealog_tests.migrations"), "1");
+    assert_eq!(sessions::migrate(&url, &of_tests(2)).unwrap(), 1);
+    assert_eq!(sessions::migrate(&url, &of_tests(2)).unwrap(), 0);
+    assert_eq!(stage.sql("SELECT n + later FROM sealog_tests.kept"), "9", "what was there is kept");
+    sessions.prepare(of_tests(2)).unwrap();
+}
+
+#[test]
+fn a_step_that_fails_changes_nothing_and_those_before_it_stay() {
+    let stage = Stage::new();
+    let (store, url) = (stage.open(), stage.database.url());
+    store.sessions(1).prepare(of_tests(1)).unwrap();
+    let error = sessions::migrate(&url, &of_tests(3)).unwrap_err();
+    assert!(error.to_string().contains("division by zero"), "{error}");
+    assert_eq!(stage.sql("SELECT max(version) FROM sealog_tests.migrations"), "2");
+    assert_eq!(stage.sql("SELECT n FROM sealog_tests.kept"), "7");
 }
 
 #[test]

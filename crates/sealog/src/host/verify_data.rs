@@ -142,7 +142,9 @@ async fn audit(
         None => Some(Vec::new()),
     };
     let control = compared.unwrap_or_else(|| {
-        drops.unproven.push("control data not compared: start this version on it once".into());
+        drops
+            .unproven
+            .push("control data not compared: the store was restored; start its server once".into());
         Vec::new()
     });
     Ok(Outcome { chains, faults, derived, drops, control, took: begun.elapsed() })
@@ -205,7 +207,9 @@ impl Outcome {
             text.push_str(&format!("UNRECORDED: {}\n", output::plain(fault)));
         }
         if !drops.unrecorded.is_empty() {
-            text.push_str("  what now: compare with a backup, because events may have been removed without a record. The first start of this version seals the drops of an earlier version as a baseline\n");
+            text.push_str(
+                "  what now: compare with a backup, because events may have been removed without a record\n",
+            );
         }
         for difference in control {
             text.push_str(&format!("CONTROL DATA: {}\n", output::plain(difference)));

@@ -27,7 +27,7 @@ fn removing_the_lock_file_lets_no_second_server_in() {
         refused(&data, "another process has the store open");
         assert_eq!(server.post(&key).0, 202);
     }
-    // It was made again, and is held: older versions look at nothing else.
+    // It was made again, and is held: where directories cannot be locked, it is the only lock.
     wait_for_lock_file();
     let lock = fs::File::open(data.join("LOCK")).unwrap();
     eventually("the lock file is locked", || {

@@ -52,8 +52,6 @@ fn salted(text: &str, salt: &IndexSalt) -> u32 {
 pub(crate) enum Hashing {
     /// With the salt of this store.
     Salted,
-    /// As index files of version 2 have them: anybody can compute these.
-    Crc32c,
     /// With a salt that is lost. Such hashes tell nothing.
     Unknown,
 }
@@ -76,7 +74,6 @@ impl Probe {
             let text = text.as_deref()?;
             match hashing {
                 Hashing::Salted => Some(salted(text, salt)),
-                Hashing::Crc32c => Some(crc32c::crc32c(text.as_bytes()).max(1)),
                 Hashing::Unknown => None,
             }
         };
@@ -104,11 +101,6 @@ impl Probe {
 
     pub(crate) fn may_match_times(&self, first: Ulid, last: Ulid) -> bool {
         first < self.until && last >= self.from
-    }
-
-    /// Whether a set of `hash(action) mod 256` has the wanted action.
-    pub(crate) fn may_match_actions(&self, actions: &[u8; 32]) -> bool {
-        self.action.is_none_or(|hash| actions[(hash % 256) as usize / 8] & 1 << (hash % 8) != 0)
     }
 }
 

@@ -417,13 +417,7 @@ impl<'a> Blocks<'a> {
         };
         // The first event of the next block is later than all of this one.
         let after = if number + 1 < self.count() { first(number + 1) } else { Ulid(u128::MAX) };
-        let has_action = match self {
-            Blocks::Memory(_) => true,
-            Blocks::File(_, table, _) => {
-                table[number].actions.as_ref().is_none_or(|actions| probe.may_match_actions(actions))
-            }
-        };
-        has_action && probe.may_match_times(first(number), after)
+        probe.may_match_times(first(number), after)
     }
 
     pub(crate) fn block(&self, number: usize) -> io::Result<BlockRead<'a>> {

@@ -13,7 +13,7 @@ use crate::embedded::log::disk::{DiskFile, read_exact};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Compared {
     Same,
-    /// It can be read and cannot be compared: it is of an earlier version, or of another salt.
+    /// It can be read and cannot be compared: it was made with another salt.
     Stale,
     /// What is not as the segment has it.
     Other(Vec<&'static str>),
@@ -29,13 +29,12 @@ pub(crate) fn compare(
 ) -> io::Result<Compared> {
     let foreign = || Compared::Other(vec!["header"]);
     let Some(directory) = present(sidecar::read_directory(file, end))?.flatten() else {
-        let is_old = present(sidecar::is_of_version_2(file, end))?.unwrap_or(false);
-        return Ok(if is_old { Compared::Stale } else { foreign() });
+        return Ok(foreign());
     };
     if directory.doubled {
         return Ok(foreign());
     }
-    if directory.salt_id != salt.id() || !directory.sections.contains_key(&kind::FIELD_RUNS) {
+    if directory.salt_id != salt.id() {
         return Ok(Compared::Stale);
     }
     let is_there = |part: &Part| -> io::Result<bool> {

@@ -34,9 +34,8 @@ impl Key {
         Key(mix(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
-    /// What to look up for an event with these values; 0 stands for any. Index files of version 2 have no
-    /// keys of an action alone.
-    pub(crate) fn of_probe(wanted: FieldHashes, has_actions: bool) -> Vec<Key> {
+    /// What to look up for an event with these values; 0 stands for any.
+    pub(crate) fn of_probe(wanted: FieldHashes) -> Vec<Key> {
         let FieldHashes { action, actor_id, resource } = wanted;
         let pairs = [(3, action, actor_id), (4, action, resource), (5, actor_id, resource)];
         let together = pairs.into_iter().filter(|(_, first, second)| *first != 0 && *second != 0);
@@ -45,7 +44,7 @@ impl Key {
         if !together.is_empty() {
             return together;
         }
-        let alone = [(1, actor_id), (2, resource), (6, if has_actions { action } else { 0 })];
+        let alone = [(1, actor_id), (2, resource), (6, action)];
         let alone = alone.into_iter().filter(|(_, value)| *value != 0);
         alone.map(|(kind, value)| Key::new(kind, value, 0)).collect()
     }
@@ -246,7 +245,7 @@ mod tests {
             let offset = usize::try_from(offset).unwrap();
             Ok(filter[offset..offset + length].to_vec())
         };
-        candidates(shape, &Key::of_probe(wanted, true), read, || io::ErrorKind::InvalidData.into()).unwrap()
+        candidates(shape, &Key::of_probe(wanted), read, || io::ErrorKind::InvalidData.into()).unwrap()
     }
 
     /// As in a busy service: few actions, many actors, most resources once.
@@ -326,7 +325,7 @@ mod tests {
             let offset = usize::try_from(offset).unwrap();
             Ok(filter[offset..offset + length].to_vec())
         };
-        let keys = Key::of_probe(busy(5), true);
+        let keys = Key::of_probe(busy(5));
         assert!(candidates(&shape, &keys, read, || io::ErrorKind::InvalidData.into()).is_err());
     }
 }

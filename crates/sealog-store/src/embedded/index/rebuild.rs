@@ -1,5 +1,5 @@
-//! Index files of segments: written when a segment is full, and built again where one is damaged, missing or
-//! of an earlier version.
+//! Index files of segments: written when a segment is full, and built again where one is damaged or missing,
+//! or its salt is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -112,8 +112,8 @@ impl Contents {
         Ok(())
     }
 
-    /// Writes an index file anew that can be read but is of an earlier version. Where that fails, or the
-    /// segment is damaged, or it would take of the reserve, the old one goes on to serve.
+    /// Writes an index file anew whose salt is lost. Where that fails, or the segment is damaged, or it would
+    /// take of the reserve, readers keep using the old one.
     pub(crate) fn renew_index(&self, number: u64, id: u64) -> io::Result<()> {
         let mut built = lock(&self.rebuilding);
         if built.get(&number).is_some_and(|newer| *newer > id) || number <= self.dropped_through() {

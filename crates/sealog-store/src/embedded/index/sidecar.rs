@@ -84,11 +84,6 @@ impl SlotProbe {
     pub(crate) fn new(slot: Slot, salt: &IndexSalt) -> SlotProbe {
         SlotProbe { slot, salted: salt.hash(&slot) }
     }
-
-    /// As filters of version 2 know it.
-    fn unsalted(&self) -> u32 {
-        u32::from_le_bytes([self.slot[0], self.slot[1], self.slot[2], self.slot[3]])
-    }
 }
 
 /// What an index file says of its segment, to tell whether it is that segment's.
@@ -326,22 +321,15 @@ pub(crate) struct Sidecar {
     file: Box<dyn DiskFile>,
     segment: u64,
     hashing: Hashing,
-    /// Whether it knows the members of `metadata`.
-    has_fields: bool,
-    keys: KeySections,
+    keys: Option<KeySections>,
     key_filter: Bloom,
 }
 
 /// Where the keys are.
 #[derive(Clone, Copy, Debug)]
-enum KeySections {
-    None,
-    Pages {
-        pages: Section,
-        fences: Section,
-    },
-    /// In files of version 2: under one checksum.
-    Whole(Section),
+struct KeySections {
+    pages: Section,
+    fences: Section,
 }
 
 /// A run whose index is in a file.
@@ -359,7 +347,7 @@ pub(crate) struct FileRun {
     blocks: u32,
     filter_at: u64,
     filter: Shape,
-    fields: Option<FieldRun>,
+    fields: FieldRun,
 }
 
 /// Where the members of `metadata` of a run's events are.
@@ -393,8 +381,6 @@ pub(crate) struct Opened {
 #[derive(Debug)]
 pub(crate) struct BlockRef {
     pub first_log_id: Ulid,
-    /// A set of `hash(action) mod 256`, in files of version 2.
-    pub actions: Option<[u8; 32]>,
     offset: u64,
     checksum: u32,
 }
@@ -438,8 +424,8 @@ struct Layout {
     /// What offsets of tables and blocks, and those of filters, are counted from.
     bases: (u64, u64),
     /// Runs, and what the offsets of columns and of filters are counted from.
-    fields: Option<(Section, u64, u64)>,
-    keys: KeySections,
+    fields: (Section, u64, u64),
+    keys: Option<KeySections>,
     key_filter: Option<Section>,
     usage: Section,
 }
@@ -456,18 +442,12 @@ impl Sidecar {
         let damaged = |what| damaged(end.number, id, what);
         let header = read_exact(&*file, 0, HEADER_LEN)?;
         let foreign = || damaged("it is damaged or of another segment");
-        let layout = match begin_header(&header, end).ok_or_else(foreign)? {
-            VERSION => {
-                let directory_len = directory_len(&header).ok_or_else(foreign)?;
-                let bytes = read_exact(&*file, 0, HEADER_LEN + directory_len)?;
-                decode_header(&bytes, salt).ok_or_else(foreign)?
-            }
-            version_2::VERSION => {
-                let bytes = read_exact(&*file, 0, version_2::HEADER_LEN)?;
-                version_2::decode_header(&bytes).ok_or_else(foreign)?
-            }
-            _ => return Err(damaged("its version is not known")),
-        };
+        if begin_header(&header, end).ok_or_else(foreign)? != VERSION {
+            return Err(damaged("its version is not known"));
+        }
+        let directory_len = directory_len(&header).ok_or_else(foreign)?;
+        let bytes = read_exact(&*file, 0, HEADER_LEN + directory_len)?;
+        let layout = decode_header(&bytes, salt).ok_or_else(foreign)?;
         let read = |section: Section| {
             let bytes = read_exact(&*file, section.offset, section.length)?;
             if crc32c::crc32c(&bytes) != section.checksum {
@@ -482,42 +462,28 @@ impl Sidecar {
             }
             None => Bloom::of([]),
         };
-        let field_runs = match layout.fields {
-            Some((of_runs, columns_at, filters_at)) => Some((read(of_runs)?, columns_at, filters_at)),
-            None => None,
-        };
+        let field_runs = read(layout.fields.0)?;
         // The keys themselves stay on disk; each lookup is confirmed by its frame.
-        let keys_newest_ms = match layout.keys {
-            KeySections::None => None,
-            KeySections::Pages { pages, .. } => Some(pages.parameter),
-            KeySections::Whole(section) => {
-                version_2::newest_key(&*file, section)?.ok_or_else(|| damaged("the keys are damaged"))?
-            }
-        };
+        let keys_newest_ms = layout.keys.map(|keys| keys.pages.parameter);
         let sidecar = Arc::new(Sidecar {
             id,
             file,
             segment: end.number,
             hashing: layout.hashing,
-            has_fields: layout.fields.is_some(),
             keys: layout.keys,
             key_filter,
         });
-        let mut runs = runs_bytes
-            .chunks_exact(RUN_LEN)
-            .map(|bytes| {
-                decode_run(bytes, &sidecar, &layout, mode).ok_or_else(|| damaged("a run is malformed"))
+        let of_runs = runs_bytes.chunks_exact(RUN_LEN);
+        if field_runs.len() != of_runs.len() * FIELD_RUN_LEN {
+            return Err(damaged("it does not have the members of every run"));
+        }
+        let runs = of_runs
+            .zip(field_runs.chunks_exact(FIELD_RUN_LEN))
+            .map(|(bytes, of_fields)| {
+                let run = decode_run(bytes, of_fields, &sidecar, &layout, mode);
+                run.ok_or_else(|| damaged("a run is malformed"))
             })
             .collect::<io::Result<Vec<(ChainId, FileRun)>>>()?;
-        if let Some((bytes, columns_at, filters_at)) = field_runs {
-            if bytes.len() != runs.len() * FIELD_RUN_LEN {
-                return Err(damaged("it does not have the members of every run"));
-            }
-            for ((_, run), bytes) in runs.iter_mut().zip(bytes.chunks_exact(FIELD_RUN_LEN)) {
-                let fields = decode_field_run(bytes, run.blocks, columns_at, filters_at);
-                run.fields = Some(fields.ok_or_else(|| damaged("a run of members is malformed"))?);
-            }
-        }
         let usage = usage_bytes.chunks_exact(USAGE_LEN).filter_map(decode_usage).collect();
         Ok(Opened { sidecar, runs, usage, keys_newest_ms })
     }
@@ -534,10 +500,9 @@ impl Sidecar {
         self.hashing
     }
 
-    /// Whether it can be read but should be made anew: it has another version, the salt that it was made with
-    /// is lost, or it knows no members of `metadata`.
+    /// Whether it can be read but should be made anew: the salt that it was made with is lost.
     pub(crate) fn is_stale(&self) -> bool {
-        self.hashing != Hashing::Salted || !self.has_fields
+        self.hashing == Hashing::Unknown
     }
 
     fn damaged(&self, what: &'static str) -> io::Error {
@@ -573,8 +538,7 @@ impl Sidecar {
     pub(crate) fn may_have_key(&self, probe: &SlotProbe) -> bool {
         match self.hashing {
             Hashing::Salted => self.key_filter.may_contain(probe.salted),
-            Hashing::Crc32c => self.key_filter.may_contain(probe.unsalted()),
-            Hashing::Unknown => !matches!(self.keys, KeySections::None),
+            Hashing::Unknown => self.keys.is_some(),
         }
     }
 
@@ -584,35 +548,22 @@ impl Sidecar {
         if !self.may_have_key(probe) {
             return Ok(Vec::new());
         }
+        let Some(KeySections { pages, fences }) = self.keys else { return Ok(Vec::new()) };
+        let what = "the first keys of its pages are damaged";
+        let firsts = self.read_checked(fences.offset, fences.length, Some(fences.checksum), what)?;
+        let firsts: Vec<&[u8]> = firsts.chunks_exact(size_of::<Slot>()).collect();
+        let slot = &probe.slot[..];
+        // The slot may begin in the page before the first one that begins with it, and may fill several.
+        let begin = firsts.partition_point(|first| *first < slot).saturating_sub(1);
         let mut found = Vec::new();
-        let mut take = |bytes: &[u8]| {
-            found.extend(
-                bytes.chunks_exact(KEY_LEN).filter_map(decode_key).filter(|key| key.slot == probe.slot),
-            );
-        };
-        match self.keys {
-            KeySections::None => {}
-            KeySections::Whole(section) => {
-                let what = "the keys are damaged";
-                take(&self.read_checked(section.offset, section.length, Some(section.checksum), what)?);
-            }
-            KeySections::Pages { pages, fences } => {
-                let checksum = Some(fences.checksum);
-                let what = "the first keys of its pages are damaged";
-                let firsts = self.read_checked(fences.offset, fences.length, checksum, what)?;
-                let firsts: Vec<&[u8]> = firsts.chunks_exact(size_of::<Slot>()).collect();
-                let slot = &probe.slot[..];
-                // The slot may begin in the page before the first one that begins with it, and may fill
-                // several.
-                let begin = firsts.partition_point(|first| *first < slot).saturating_sub(1);
-                for number in (begin..firsts.len()).take_while(|number| firsts[*number] <= slot) {
-                    let page_len = PAGE_KEYS * KEY_LEN + CHECKSUM_LEN;
-                    let at = number * page_len;
-                    let length = page_len.min(pages.length.saturating_sub(at));
-                    let what = "a page of keys is damaged";
-                    take(&self.read_checked(pages.offset + at as u64, length, None, what)?);
-                }
-            }
+        for number in (begin..firsts.len()).take_while(|number| firsts[*number] <= slot) {
+            let page_len = PAGE_KEYS * KEY_LEN + CHECKSUM_LEN;
+            let at = number * page_len;
+            let length = page_len.min(pages.length.saturating_sub(at));
+            let what = "a page of keys is damaged";
+            let page = self.read_checked(pages.offset + at as u64, length, None, what)?;
+            let keys = page.chunks_exact(KEY_LEN).filter_map(decode_key);
+            found.extend(keys.filter(|key| key.slot == probe.slot));
         }
         found.reverse();
         Ok(found)
@@ -652,12 +603,6 @@ pub(super) fn read_directory(file: &dyn DiskFile, end: &SegmentEnd) -> io::Resul
     Ok(decode_directory(&read_exact(file, 0, HEADER_LEN + length)?))
 }
 
-/// Whether a file of this segment has the version before this one.
-pub(super) fn is_of_version_2(file: &dyn DiskFile, end: &SegmentEnd) -> io::Result<bool> {
-    let header = read_exact(file, 0, HEADER_LEN)?;
-    Ok(begin_header(&header, end) == Some(version_2::VERSION))
-}
-
 fn decode_directory(bytes: &[u8]) -> Option<Directory> {
     let (header, directory) = bytes.split_at_checked(HEADER_LEN)?;
     let checksum = header_checksum(bytes).to_le_bytes();
@@ -690,24 +635,23 @@ fn decode_directory(bytes: &[u8]) -> Option<Directory> {
 fn decode_header(bytes: &[u8], salt: &IndexSalt) -> Option<Layout> {
     let Directory { salt_id, sections: known, .. } = decode_directory(bytes)?;
     let keys = match (known.get(&kind::KEYS), known.get(&kind::KEY_FENCES)) {
-        (Some(pages), Some(fences)) => KeySections::Pages { pages: *pages, fences: *fences },
-        (None, None) => KeySections::None,
+        (Some(pages), Some(fences)) => Some(KeySections { pages: *pages, fences: *fences }),
+        (None, None) => None,
         _ => return None,
     };
     let key_filter = known.get(&kind::KEY_FILTER).copied();
-    if key_filter.is_none() != matches!(keys, KeySections::None) {
+    if key_filter.is_none() != keys.is_none() {
         return None;
     }
     Some(Layout {
         hashing: if salt_id == salt.id() { Hashing::Salted } else { Hashing::Unknown },
         runs: *known.get(&kind::RUNS)?,
         bases: (known.get(&kind::BLOCKS)?.offset, known.get(&kind::FILTERS)?.offset),
-        fields: match [kind::FIELD_RUNS, kind::FIELD_COLUMNS, kind::FIELD_FILTERS]
-            .map(|kind| known.get(&kind))
-        {
-            [Some(runs), Some(columns), Some(filters)] => Some((*runs, columns.offset, filters.offset)),
-            _ => None,
-        },
+        fields: (
+            *known.get(&kind::FIELD_RUNS)?,
+            known.get(&kind::FIELD_COLUMNS)?.offset,
+            known.get(&kind::FIELD_FILTERS)?.offset,
+        ),
         keys,
         key_filter,
         usage: *known.get(&kind::USAGE)?,
@@ -716,6 +660,7 @@ fn decode_header(bytes: &[u8], salt: &IndexSalt) -> Option<Layout> {
 
 fn decode_run(
     bytes: &[u8],
+    of_fields: &[u8],
     sidecar: &Arc<Sidecar>,
     layout: &Layout,
     mode: Mode,
@@ -739,14 +684,15 @@ fn decode_run(
         blocks,
         filter_at,
         filter: Shape { blocks, pages, page_rows },
-        fields: None,
+        fields: decode_field_run(of_fields, blocks, layout)?,
     };
     let sane =
         first_seq <= SEQ_MAX && count > 0 && (count as usize).div_ceil(BLOCK_EVENTS) == blocks as usize;
     sane.then_some((chain, run))
 }
 
-fn decode_field_run(bytes: &[u8], blocks: u32, columns_at: u64, filters_at: u64) -> Option<FieldRun> {
+fn decode_field_run(bytes: &[u8], blocks: u32, layout: &Layout) -> Option<FieldRun> {
+    let (_, columns_at, filters_at) = layout.fields;
     let mut take = Take(bytes);
     let table = (columns_at.checked_add(take.u64()?)?, take.u32()?, take.u32()?);
     let (filter_at, pages, page_rows) = (filters_at.checked_add(take.u64()?)?, take.u32()?, take.u32()?);
@@ -812,11 +758,7 @@ impl FileRun {
     fn decode_block_ref(&self, take: &mut Take<'_>) -> Option<BlockRef> {
         let first_log_id = take.ulid()?;
         let (offset, checksum) = (self.columns_at.checked_add(take.u64()?)?, take.u32()?);
-        let actions = match self.sidecar.hashing {
-            Hashing::Crc32c => Some(take.array()?),
-            Hashing::Salted | Hashing::Unknown => None,
-        };
-        Some(BlockRef { first_log_id, actions, offset, checksum })
+        Some(BlockRef { first_log_id, offset, checksum })
     }
 
     /// The blocks that may have events with these keys.
@@ -876,7 +818,7 @@ impl FileRun {
 
     /// Hashes that were made with another salt tell nothing.
     fn known_fields(&self) -> Option<FieldRun> {
-        self.fields.filter(|_| self.sidecar.hashing == Hashing::Salted)
+        (self.sidecar.hashing == Hashing::Salted).then_some(self.fields)
     }
 
     fn block_len(&self, number: usize) -> usize {
@@ -892,58 +834,5 @@ impl FileRun {
             let bytes = self.sidecar.read_checked(block.offset, length, Some(block.checksum), what)?;
             Block::decode(&bytes, count).ok_or_else(|| self.sidecar.damaged("a block is malformed"))
         })
-    }
-}
-
-/// Index files as they were before their hashes had a salt. They are read until they are made anew, which is
-/// begun at the start that finds them.
-///
-/// Differences: a fixed header; offsets are counted from the beginning of the file; hashes are CRC32C; tables
-/// have a set of actions for each block, filters have no keys of actions; the keys are one section under one
-/// checksum, and their filter goes by the first bytes of the slot.
-mod version_2 {
-    use super::{DiskFile, Hashing, KEY_LEN, KeySections, Layout, Section, Take, decode_key, io, read_exact};
-
-    pub(crate) const VERSION: u32 = 2;
-    pub(crate) const HEADER_LEN: usize = 160;
-
-    pub(crate) fn decode_header(bytes: &[u8]) -> Option<Layout> {
-        let (content, checksum) = bytes.split_at_checked(HEADER_LEN - 4)?;
-        if checksum != crc32c::crc32c(content).to_le_bytes() {
-            return None;
-        }
-        let mut take = Take(&content[32..]);
-        let mut section = || {
-            let (offset, length, checksum, entries) = (take.u64()?, take.u64()?, take.u32()?, take.u32()?);
-            let length = usize::try_from(length).ok()?;
-            Some(Section { offset, length, checksum, entries, parameter: 0 })
-        };
-        let (runs, keys, key_filter, usage) = (section()?, section()?, section()?, section()?);
-        Some(Layout {
-            hashing: Hashing::Crc32c,
-            runs,
-            bases: (0, 0),
-            fields: None,
-            keys: if keys.entries == 0 { KeySections::None } else { KeySections::Whole(keys) },
-            key_filter: Some(key_filter),
-            usage,
-        })
-    }
-
-    /// The receipt time of the newest key, unless the keys are damaged. They are sorted by slot, so it is
-    /// found by looking at all; in pieces, to keep the memory small.
-    pub(crate) fn newest_key(file: &dyn DiskFile, keys: Section) -> io::Result<Option<Option<u64>>> {
-        const PIECE: usize = KEY_LEN * 4096;
-        let mut newest = None;
-        let mut checksum = 0;
-        let mut at = 0;
-        while at < keys.length {
-            let bytes = read_exact(file, keys.offset + at as u64, PIECE.min(keys.length - at))?;
-            checksum = crc32c::crc32c_append(checksum, &bytes);
-            let times = bytes.chunks_exact(KEY_LEN).filter_map(decode_key).map(|key| key.received_ms);
-            newest = newest.max(times.max());
-            at += bytes.len();
-        }
-        Ok((checksum == keys.checksum).then_some(newest))
     }
 }

@@ -409,7 +409,6 @@ impl Contents {
 /// What a list wants, as indexes of each kind of hashes see it.
 struct Lookups {
     salted: Lookup,
-    crc32c: Lookup,
     unknown: Lookup,
 }
 
@@ -424,23 +423,18 @@ impl Lookups {
     fn of(filter: &Filter, salt: &IndexSalt) -> Lookups {
         let lookup = |hashing: Hashing| {
             let probe = Probe::of(filter, hashing, salt);
-            let keys = Key::of_probe(probe.wanted(), hashing != Hashing::Crc32c);
+            let keys = Key::of_probe(probe.wanted());
             // Only index files that are hashed with this salt know them.
             let fields =
                 if hashing == Hashing::Salted { fields::wanted(&filter.fields, salt) } else { Vec::new() };
             Lookup { probe, keys, fields }
         };
-        Lookups {
-            salted: lookup(Hashing::Salted),
-            crc32c: lookup(Hashing::Crc32c),
-            unknown: lookup(Hashing::Unknown),
-        }
+        Lookups { salted: lookup(Hashing::Salted), unknown: lookup(Hashing::Unknown) }
     }
 
     fn at(&self, hashing: Hashing) -> &Lookup {
         match hashing {
             Hashing::Salted => &self.salted,
-            Hashing::Crc32c => &self.crc32c,
             Hashing::Unknown => &self.unknown,
         }
     }

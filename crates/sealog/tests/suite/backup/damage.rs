@@ -263,7 +263,6 @@ fn a_store_on_a_full_disk_is_backed_up_running_and_stopped() {
     }
 }
 
-/// Issue 23, number 22.
 #[test]
 fn a_backup_that_was_replaced_as_a_whole_is_found_by_a_head_that_was_noted_elsewhere() {
     let (stage, other) = (Stage::new(), Stage::new());
