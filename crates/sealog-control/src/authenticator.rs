@@ -2,8 +2,9 @@
 
 use sealog_core::id::Hash;
 
+use crate::account::Code;
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Lock, Room, Row, Value, all, count, one, params};
+use crate::db::{Db, DbError, Lock, Row, Value, all, count, one, params};
 use crate::person::PersonId;
 use crate::person_record::PersonRecords;
 
@@ -37,23 +38,6 @@ impl Control {
                        WHERE authenticators.last_step IS NULL";
             let Authenticator { person_id, secret, created_at_ms, .. } = offered;
             Ok(db.execute(sql, params![person_id, secret, created_at_ms])? > 0)
-        })
-    }
-
-    /// A code of this step was right. Whether it is the first use of this step, and of any after it.
-    pub fn use_step(&self, person_id: PersonId, step: u64) -> Answer<'_, bool> {
-        // Whoever comes second waits for the row, and then finds the step used.
-        self.change_in(Room::Reserve, Lock::None, move |db| {
-            let sql = "UPDATE {authenticators} SET last_step = ?2 WHERE person_id = ?1 AND last_step < ?2";
-            Ok(db.execute(sql, params![person_id, step])? > 0)
-        })
-    }
-
-    /// Whether it was one that had not been used.
-    pub fn use_recovery_code(&self, person_id: PersonId, digest: Hash) -> Answer<'_, bool> {
-        self.change_in(Room::Reserve, Lock::None, move |db| {
-            let sql = "DELETE FROM {recovery_codes} WHERE person_id = ?1 AND digest = ?2";
-            Ok(db.execute(sql, params![person_id, digest])? > 0)
         })
     }
 
@@ -126,6 +110,21 @@ const SELECT: &str = "SELECT person_id, secret, last_step, created_at_ms FROM {a
 pub(crate) fn is_confirmed(db: &mut dyn Db, person_id: PersonId) -> Result<bool, DbError> {
     let sql = "SELECT count(*) AS count FROM {authenticators} WHERE person_id = ?1 AND last_step IS NOT NULL";
     Ok(count(db, sql, params![person_id])? > 0)
+}
+
+/// Uses a code up: of a step that is later than all that were used, or a recovery code that is left.
+pub(crate) fn use_code(db: &mut dyn Db, person_id: PersonId, code: &Code) -> Result<bool, DbError> {
+    let used = match code {
+        Code::Step { secret, step } => {
+            let sql = "UPDATE {authenticators} SET last_step = ?3 WHERE person_id = ?1 AND secret = ?2 AND last_step < ?3";
+            db.execute(sql, params![person_id, secret.clone(), *step])?
+        }
+        Code::Recovery(digest) => {
+            let sql = "DELETE FROM {recovery_codes} WHERE person_id = ?1 AND digest = ?2";
+            db.execute(sql, params![person_id, *digest])?
+        }
+    };
+    Ok(used > 0)
 }
 
 pub(crate) fn replace_codes(db: &mut dyn Db, person_id: PersonId, digests: &[Hash]) -> Result<(), DbError> {

@@ -144,7 +144,7 @@ impl Control {
             };
             let Purpose::Claim { tenant_id, person_id } = link.purpose else { return Ok(None) };
             let person = person::set_account(db, person_id, &owner.email, &owner.password_hash)?;
-            session::end_all(db, person_id, None)?;
+            session::end_all::<Person>(db, person_id, None)?;
             let Some(person) = person else { return Ok(None) };
             let records = records.tell(None, &person);
             Ok(Some(Changed { tenant_id, value: person, records }))
@@ -166,7 +166,7 @@ impl Control {
             };
             let Purpose::Reset { person_id } = link.purpose else { return Ok(None) };
             person::set_password(db, person_id, &password_hash)?;
-            session::end_all(db, person_id, None)?;
+            session::end_all::<Person>(db, person_id, None)?;
             let sql = "DELETE FROM {links} WHERE person_id = ?1 AND purpose = 'reset'";
             db.execute(sql, params![person_id])?;
             records.insert(db, person_id)?;

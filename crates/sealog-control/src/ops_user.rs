@@ -2,9 +2,11 @@
 
 use sealog_core::id::{Hash, Uuid};
 
+use crate::account::{Account, Code, Tables, account_id};
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, one, params};
+use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, count, one, params};
 use crate::error::ChangeError;
+use crate::{device, session};
 
 impl Control {
     /// With a link that sets the password. Whoever has the address and has never shown a code gets the new
@@ -25,25 +27,16 @@ impl Control {
         })
     }
 
-    /// Unless it was removed.
-    pub fn ops_user(&self, id: OpsUserId) -> Answer<'_, Option<OpsUser>> {
-        self.read(move |db| find(db, id))
-    }
-
-    /// By the address, in any case, unless it was removed.
-    pub fn ops_user_by_email(&self, email: String) -> Answer<'_, Option<OpsUser>> {
-        self.read(move |db| by_email(db, &email))
-    }
-
-    /// Ends all sessions, and forgets password, authenticator and link. The id stays known; the address is
-    /// free.
+    /// Ends all sessions, and forgets password, authenticator, link and browsers. The id stays known; the
+    /// address is free.
     pub fn remove_ops_user(&self, email: String, now_ms: u64) -> Answer<'_, Option<OpsUser>> {
         self.change(Lock::Order, move |db| {
             let Some(user) = by_email(db, &email)? else { return Ok(None) };
             let sql = "UPDATE {ops_users} SET password_hash = NULL, secret = NULL, last_step = NULL, link_digest = NULL, link_expires_at_ms = NULL, removed_at_ms = ?2
                        WHERE id = ?1";
             db.execute(sql, params![user.id, now_ms])?;
-            end_sessions(db, user.id)?;
+            session::end_all::<OpsUser>(db, user.id, None)?;
+            device::forget::<OpsUser>(db, user.id)?;
             Ok(Some(user))
         })
     }
@@ -62,8 +55,8 @@ impl Control {
             let Some(user) = one(db, &sql, params![link, now_ms], read)? else { return Ok(None) };
             let sql = "UPDATE {ops_users} SET password_hash = ?2, link_digest = NULL, link_expires_at_ms = NULL WHERE id = ?1";
             db.execute(sql, params![user.id, password_hash])?;
-            end_sessions(db, user.id)?;
-            find(db, user.id)
+            session::end_all::<OpsUser>(db, user.id, None)?;
+            OpsUser::find(db, user.id)
         })
     }
 
@@ -79,20 +72,7 @@ impl Control {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OpsUserId(pub Uuid);
-
-impl From<OpsUserId> for Value {
-    fn from(id: OpsUserId) -> Value {
-        id.0.into()
-    }
-}
-
-impl FromValue for OpsUserId {
-    fn from_value(value: &Value) -> Option<OpsUserId> {
-        Uuid::from_value(value).map(OpsUserId)
-    }
-}
+account_id!(OpsUserId);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewOpsUser {
@@ -129,6 +109,49 @@ impl OpsUser {
     /// Whether the authenticator is confirmed. Nobody sees anything before it is.
     pub fn is_enrolled(&self) -> bool {
         self.last_step.is_some()
+    }
+}
+
+/// One that was removed is found no more.
+impl Account for OpsUser {
+    type Id = OpsUserId;
+    const TABLES: Tables = Tables {
+        accounts: "{ops_users}",
+        sessions: "{ops_sessions}",
+        devices: "{ops_devices}",
+        owner: "user_id",
+    };
+    const ALWAYS_NEEDS_CODE: bool = true;
+
+    fn id(&self) -> OpsUserId {
+        self.id
+    }
+
+    fn email(&self) -> &str {
+        &self.email
+    }
+
+    fn find(db: &mut dyn Db, id: OpsUserId) -> Result<Option<OpsUser>, DbError> {
+        one(db, &format!("{} WHERE id = ?1 AND {STAYS}", OPS_USERS.select), params![id], read)
+    }
+
+    fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<(OpsUser, Option<String>)>, DbError> {
+        let hash = |user: OpsUser| (user.clone(), user.password_hash);
+        Ok(by_email(db, email)?.map(hash))
+    }
+
+    fn is_confirmed(db: &mut dyn Db, id: OpsUserId) -> Result<bool, DbError> {
+        let sql = "SELECT count(*) AS count FROM {ops_users} WHERE id = ?1 AND last_step IS NOT NULL";
+        Ok(count(db, sql, params![id])? > 0)
+    }
+
+    /// The first one confirms the authenticator. There are no recovery codes: the host is the recovery.
+    fn use_code(db: &mut dyn Db, id: OpsUserId, code: &Code) -> Result<bool, DbError> {
+        let Code::Step { secret, step } = code else { return Ok(false) };
+        let sql = format!(
+            "UPDATE {{ops_users}} SET last_step = ?3 WHERE id = ?1 AND secret = ?2 AND (last_step IS NULL OR last_step < ?3) AND {STAYS}"
+        );
+        Ok(db.execute(&sql, params![id, secret.clone(), *step])? > 0)
     }
 }
 
@@ -188,23 +211,6 @@ fn insert(db: &mut dyn Db, user: &OpsUser) -> Result<(), DbError> {
         user.removed_at_ms,
     ];
     db.execute(sql, params).map(drop)
-}
-
-pub(crate) fn find(db: &mut dyn Db, id: OpsUserId) -> Result<Option<OpsUser>, DbError> {
-    one(db, &format!("{} WHERE id = ?1 AND {STAYS}", OPS_USERS.select), params![id], read)
-}
-
-/// A code of this step was right for this secret. Whether it is the first use of the step, and of any after
-/// it.
-pub(crate) fn use_step(db: &mut dyn Db, id: OpsUserId, secret: &[u8], step: u64) -> Result<bool, DbError> {
-    let sql = format!(
-        "UPDATE {{ops_users}} SET last_step = ?3 WHERE id = ?1 AND secret = ?2 AND (last_step IS NULL OR last_step < ?3) AND {STAYS}"
-    );
-    Ok(db.execute(&sql, params![id, secret.to_vec(), step])? > 0)
-}
-
-pub(crate) fn end_sessions(db: &mut dyn Db, id: OpsUserId) -> Result<(), DbError> {
-    db.execute("DELETE FROM {ops_sessions} WHERE user_id = ?1", params![id]).map(drop)
 }
 
 fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<OpsUser>, DbError> {

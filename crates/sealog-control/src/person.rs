@@ -2,34 +2,23 @@
 
 use sealog_core::id::Uuid;
 
+use crate::account::{Account, Code, Tables, account_id};
+use crate::authenticator;
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, Listed, Row, Value, count, one, params};
+use crate::db::{Db, DbError, FromValue, Listed, Row, Value, one, params};
 
 impl Control {
     pub fn person(&self, id: PersonId) -> Answer<'_, Option<Person>> {
-        self.read(move |db| find(db, id))
+        self.account(id)
     }
 
     /// By e-mail address, in any case; with the hash of the password, if there is one.
     pub fn person_by_email(&self, email: String) -> Answer<'_, Option<(Person, Option<String>)>> {
-        self.read(move |db| by_email(db, &email))
+        self.account_by_email(email)
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PersonId(pub Uuid);
-
-impl From<PersonId> for Value {
-    fn from(id: PersonId) -> Value {
-        id.0.into()
-    }
-}
-
-impl FromValue for PersonId {
-    fn from_value(value: &Value) -> Option<PersonId> {
-        Uuid::from_value(value).map(PersonId)
-    }
-}
+account_id!(PersonId);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPerson {
@@ -49,6 +38,37 @@ pub struct Person {
     pub email: String,
     pub verified: bool,
     pub created_at_ms: u64,
+}
+
+impl Account for Person {
+    type Id = PersonId;
+    const TABLES: Tables =
+        Tables { accounts: "{persons}", sessions: "{sessions}", devices: "{devices}", owner: "person_id" };
+    const ALWAYS_NEEDS_CODE: bool = false;
+
+    fn id(&self) -> PersonId {
+        self.id
+    }
+
+    fn email(&self) -> &str {
+        &self.email
+    }
+
+    fn find(db: &mut dyn Db, id: PersonId) -> Result<Option<Person>, DbError> {
+        find(db, id)
+    }
+
+    fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<(Person, Option<String>)>, DbError> {
+        by_email(db, email)
+    }
+
+    fn is_confirmed(db: &mut dyn Db, id: PersonId) -> Result<bool, DbError> {
+        authenticator::is_confirmed(db, id)
+    }
+
+    fn use_code(db: &mut dyn Db, id: PersonId, code: &Code) -> Result<bool, DbError> {
+        authenticator::use_code(db, id, code)
+    }
 }
 
 const PERSONS: Listed = Listed {
@@ -83,12 +103,6 @@ pub(crate) fn find(db: &mut dyn Db, id: PersonId) -> Result<Option<Person>, DbEr
 pub(crate) fn set_password(db: &mut dyn Db, id: PersonId, password_hash: &str) -> Result<(), DbError> {
     let sql = "UPDATE {persons} SET password_hash = ?2, verified = true WHERE id = ?1";
     db.execute(sql, params![id, password_hash]).map(drop)
-}
-
-/// Whether this is still the hash of the person's password.
-pub(crate) fn has_password(db: &mut dyn Db, id: PersonId, hash: &str) -> Result<bool, DbError> {
-    let sql = "SELECT count(*) AS count FROM {persons} WHERE id = ?1 AND password_hash = ?2";
-    Ok(count(db, sql, params![id, hash])? > 0)
 }
 
 /// An address that the person is known to have, and a password.

@@ -19,6 +19,7 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/sqlite/0011_cases.sql"),
         include_str!("migrations/sqlite/0012_case_search.sql"),
         include_str!("migrations/sqlite/0013_job_trouble.sql"),
+        include_str!("migrations/sqlite/0014_ops_devices.sql"),
     ],
     postgres: &[
         include_str!("migrations/postgres/0001.sql"),
@@ -34,5 +35,6 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/postgres/0011_cases.sql"),
         include_str!("migrations/postgres/0012_case_search.sql"),
         include_str!("migrations/postgres/0013_job_trouble.sql"),
+        include_str!("migrations/postgres/0014_ops_devices.sql"),
     ],
 };

@@ -72,7 +72,7 @@ fn is_as_it_should_be(control: &Control) {
         all.sessions,
         [Session {
             token_digest: Hash([4; 32]),
-            person_id,
+            account_id: person_id,
             needs_code: false,
             created_at_ms: 7,
             expires_at_ms: 99,

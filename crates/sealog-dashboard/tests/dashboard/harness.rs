@@ -300,9 +300,9 @@ impl Stage {
     /// A browser that is signed in, without the work of a password.
     pub fn signed_in(&self, n: u8) -> Browser<'_> {
         let token = Token::new(&*self.clock);
-        let session = Session {
+        let session = Session::<Person> {
             token_digest: token.digest(),
-            person_id: person_id(n),
+            account_id: person_id(n),
             needs_code: false,
             created_at_ms: self.now_ms(),
             expires_at_ms: self.now_ms() + 1_000_000_000,

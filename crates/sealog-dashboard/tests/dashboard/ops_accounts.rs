@@ -42,24 +42,27 @@ pub fn operator(stage: &Stage, n: u8) {
 /// A browser in which somebody has shown the password, and the code unless it is to be asked for.
 pub fn with_session(stage: &Stage, n: u8, needs_code: bool) -> Browser<'_> {
     let [half, whole] = [0, 1].map(|_| Token::new(&*stage.clock));
-    let session = |token: &Token, needs_code| OpsSession {
+    let session = |token: &Token, needs_code| Session::<OpsUser> {
         token_digest: token.digest(),
-        user_id: operator_id(n),
+        account_id: operator_id(n),
         needs_code,
         created_at_ms: stage.now_ms(),
         expires_at_ms: stage.now_ms() + 1_000_000_000,
         last_seen_at_ms: stage.now_ms(),
         idle_ms: 1_000_000_000,
+        address: None,
+        user_agent: None,
     };
-    let begin =
-        |session, shown| assert!(stage.wait(stage.control.begin_ops_session(session, shown)).unwrap());
-    begin(session(&half, true), OpsShown::Password { hash: hash(n), replaces: None });
+    let begin = |session, shown| {
+        assert!(stage.wait(stage.control.begin_session(session, shown, Room::Reserve)).unwrap())
+    };
+    begin(session(&half, true), Shown::Password { hash: hash(n), replaces: None });
     let token = if needs_code {
         half
     } else {
-        let user = stage.wait(stage.control.ops_user(operator_id(n))).unwrap().unwrap();
+        let user = stage.wait(stage.control.account::<OpsUser>(operator_id(n))).unwrap().unwrap();
         let step = user.last_step.map_or(1, |last| last + 1);
-        let shown = OpsShown::Code { asked_by: half.digest(), secret: vec![n; 20], step };
+        let shown = Shown::Code { asked_by: half.digest(), code: Code::Step { secret: vec![n; 20], step } };
         begin(session(&whole, false), shown);
         whole
     };

@@ -533,7 +533,7 @@ fn sessions_are_listed_and_ended_by_their_owner_alone() {
     let stage = stage();
     stage.member(2, 1, Role::Owner);
     let (mut browser, mut other, mut stranger) = (stage.signed_in(1), stage.signed_in(1), stage.signed_in(2));
-    let sessions = |n| stage.wait(stage.control.sessions(person_id(n), stage.now_ms())).unwrap();
+    let sessions = |n| stage.wait(stage.control.sessions::<Person>(person_id(n), stage.now_ms())).unwrap();
     let page = browser.get("/app/account");
     for session in sessions(1) {
         page.shows(&session.token_digest.to_string());
@@ -690,7 +690,7 @@ fn a_session_is_as_short_as_an_auditors_from_the_acceptance_on() {
     assert!(browser.is_signed_in());
     stage.clock.advance(hour_ms);
     assert!(!browser.is_signed_in(), "eight hours after it began");
-    assert_eq!(stage.wait(stage.control.sessions(person_id(5), stage.now_ms())), Ok(vec![]));
+    assert_eq!(stage.wait(stage.control.sessions::<Person>(person_id(5), stage.now_ms())), Ok(vec![]));
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn a_session_ends_by_the_settings_also_if_it_began_before_them() {
     // One that begins now is no longer, either.
     let mut signed_in = stage.browser();
     assert_eq!(signed_in.sign_in(2, PASSWORD).status, 303);
-    let sessions = stage.wait(stage.control.sessions(person_id(2), stage.now_ms())).unwrap();
+    let sessions = stage.wait(stage.control.sessions::<Person>(person_id(2), stage.now_ms())).unwrap();
     let begun = &sessions[0];
     assert_eq!((begun.idle_ms, begun.expires_at_ms - begun.created_at_ms), (10 * MINUTE_MS, 2 * HOUR_MS));
 }

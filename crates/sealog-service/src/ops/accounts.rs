@@ -4,7 +4,7 @@ use sealog_control::Control;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sealog_control::{OpsSession, OpsShown, OpsUser};
+use sealog_control::{Code, OpsUser, Room, Session, Shown};
 use sealog_core::id::Hash;
 use sealog_store::world::World;
 
@@ -37,7 +37,7 @@ pub struct OpsAccounts {
 /// Who is signed in, with a code or still without one.
 #[derive(Clone)]
 pub struct SignedInOperator {
-    pub session: OpsSession,
+    pub session: Session<OpsUser>,
     pub user: OpsUser,
 }
 
@@ -89,7 +89,7 @@ impl OpsAccounts {
         let enrolled = self.control.enrol_ops_user(link.digest(), self.world.now_ms(), hash.clone()).await?;
         let user = enrolled.ok_or(EnrolError::Gone)?;
         tracing::info!(operator = %user.id.0, address = %visitor.address, "an operator has set a password by a link");
-        self.begin_half(&user, hash, None).await?.ok_or(EnrolError::Gone)
+        self.begin_half(&user, hash, visitor, None).await?.ok_or(EnrolError::Gone)
     }
 
     /// A right password: a session that opens nothing until a code was shown.
@@ -107,8 +107,8 @@ impl OpsAccounts {
             Limit::of_address("ops address", visitor.address),
         ];
         self.throttle().admit(&limits, self.world.now_ms()).await?;
-        let user = self.control.ops_user_by_email(email.to_owned()).await?;
-        let hash = user.as_ref().and_then(|user| user.password_hash.clone());
+        let known = self.control.account_by_email::<OpsUser>(email.to_owned()).await?;
+        let (user, hash) = known.map_or((None, None), |(user, hash)| (Some(user), hash));
         // Whatever is known of the account, before anything is said of it. The console has a listener of its
         // own, and operators do not wait behind those who sign in to the dashboard.
         let checked = password::verify(hash.clone(), password, Asks::Known).await;
@@ -121,7 +121,7 @@ impl OpsAccounts {
         };
         self.throttle().was_right(&limits).await?;
         // The password was changed, or the account removed, while it was being checked.
-        let token = self.begin_half(&user, hash, replaces.map(Token::digest)).await?;
+        let token = self.begin_half(&user, hash, visitor, replaces.map(Token::digest)).await?;
         token.ok_or(SignInError::Wrong)
     }
 
@@ -150,9 +150,9 @@ impl OpsAccounts {
             return Err(self.wrong_code(user, visitor));
         };
         let token = Token::new(&*self.world);
-        let session = session(&token, user, now_ms, false);
-        let shown = OpsShown::Code { asked_by: asked.session.token_digest, secret, step };
-        if !self.control.begin_ops_session(session, shown).await? {
+        let session = session(&token, user, now_ms, visitor, false);
+        let shown = Shown::Code { asked_by: asked.session.token_digest, code: Code::Step { secret, step } };
+        if !self.control.begin_session(session, shown, Room::Reserve).await? {
             return Err(self.wrong_code(user, visitor));
         }
         self.throttle().forget(attempts).await?;
@@ -164,24 +164,25 @@ impl OpsAccounts {
     /// Who this token belongs to, if to anybody now; also whoever still has to show a code.
     pub async fn find(&self, token: &Token) -> Result<Option<SignedInOperator>, Failed> {
         let now_ms = self.world.now_ms();
-        let Some(session) = self.control.ops_session(token.digest(), now_ms).await? else {
+        let Some(session) = self.control.session(token.digest(), now_ms).await? else {
             return Ok(None);
         };
-        let Some(user) = self.control.ops_user(session.user_id).await? else { return Ok(None) };
+        let Some(user) = self.control.account(session.account_id).await? else { return Ok(None) };
         if now_ms.saturating_sub(session.last_seen_at_ms) >= SEEN_EVERY_MS {
-            self.control.touch_ops_session(session.token_digest, now_ms).await?;
+            self.control.touch_session::<OpsUser>(session.token_digest, now_ms).await?;
         }
         Ok(Some(SignedInOperator { session, user }))
     }
 
     pub async fn sign_out(&self, token: &Token) -> Result<(), Failed> {
-        Ok(self.control.end_ops_session(token.digest()).await?)
+        Ok(self.control.end_session::<OpsUser>(token.digest()).await?)
     }
 
     async fn begin_half(
         &self,
         user: &OpsUser,
         hash: String,
+        visitor: &Visitor,
         replaces: Option<Hash>,
     ) -> Result<Option<Token>, Failed> {
         if !user.is_enrolled() && user.secret.is_none() {
@@ -190,9 +191,9 @@ impl OpsAccounts {
             self.control.offer_ops_authenticator(user.id, secret).await?;
         }
         let token = Token::new(&*self.world);
-        let session = session(&token, user, self.world.now_ms(), true);
-        let shown = OpsShown::Password { hash, replaces };
-        Ok(self.control.begin_ops_session(session, shown).await?.then_some(token))
+        let session = session(&token, user, self.world.now_ms(), visitor, true);
+        let shown = Shown::Password { hash, replaces };
+        Ok(self.control.begin_session(session, shown, Room::Reserve).await?.then_some(token))
     }
 
     fn wrong_code(&self, user: &OpsUser, visitor: &Visitor) -> CodeError {
@@ -206,15 +207,23 @@ impl OpsAccounts {
     }
 }
 
-fn session(token: &Token, user: &OpsUser, now_ms: u64, needs_code: bool) -> OpsSession {
+fn session(
+    token: &Token,
+    user: &OpsUser,
+    now_ms: u64,
+    visitor: &Visitor,
+    needs_code: bool,
+) -> Session<OpsUser> {
     let lasts_ms = if needs_code { CODE_MS } else { ABSOLUTE_MS };
-    OpsSession {
+    Session {
         token_digest: token.digest(),
-        user_id: user.id,
+        account_id: user.id,
         needs_code,
         created_at_ms: now_ms,
         expires_at_ms: now_ms.saturating_add(lasts_ms),
         last_seen_at_ms: now_ms,
         idle_ms: IDLE_MS.min(lasts_ms),
+        address: Some(visitor.address.to_string()),
+        user_agent: None,
     }
 }

@@ -34,7 +34,7 @@ impl Accounts {
     ) -> Result<Asks, Failed> {
         let Some(device) = device else { return Ok(Asks::Stranger) };
         let person_id = person.map_or(PersonId(Uuid([0; 16])), |person| person.id);
-        let is_known = self.control.knows_device(person_id, digest_of(person_id, device)).await?;
+        let is_known = self.control.knows_device::<Person>(person_id, digest_of(person_id, device)).await?;
         Ok(if is_known { Asks::Known } else { Asks::Stranger })
     }
 
@@ -49,7 +49,12 @@ impl Accounts {
         let now_ms = self.world.now_ms();
         let token = has.cloned().unwrap_or_else(|| Token::new(&*self.world));
         let digest = digest_of(person.id, &token);
-        let device = Device { person_id: person.id, digest, created_at_ms: now_ms, last_seen_at_ms: now_ms };
+        let device = Device::<Person> {
+            account_id: person.id,
+            digest,
+            created_at_ms: now_ms,
+            last_seen_at_ms: now_ms,
+        };
         let browser = visitor.user_agent.as_deref().unwrap_or("unknown");
         let browser: String = browser.chars().take(BROWSER_SCALARS_MAX).collect();
         let parameters = json!({
@@ -66,7 +71,7 @@ impl Accounts {
             parameters: parameters.to_string(),
             created_at_ms: now_ms,
         };
-        let seen = match self.control.signed_in_with(device, DEVICES_MAX, notice).await {
+        let seen = match self.control.signed_in_with(device, DEVICES_MAX, Some(notice)).await {
             // On a full disk somebody has to get in and make room; the next sign-in tells of the browser.
             Err(StoreError::NoRoom) => return Ok(token),
             seen => seen?,

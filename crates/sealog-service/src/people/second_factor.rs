@@ -1,6 +1,6 @@
 //! The code beside the password: an authenticator, and recovery codes for the day that it is lost.
 
-use sealog_control::{Authenticator, Person, PersonId, Shown, Wrong};
+use sealog_control::{Authenticator, Code, Person, PersonId, Shown, Wrong};
 use sealog_core::id::Hash;
 use serde_json::json;
 
@@ -53,18 +53,17 @@ impl Accounts {
         self.admit_code(person_id).await?;
         let authenticator = self.control.authenticator(person_id).await?.ok_or(CodeError::NotNow)?;
         let step = totp::step_of(&authenticator.secret, code, self.world.now_ms());
-        let is_right = match step {
-            Some(step) => self.control.use_step(person_id, step).await?,
-            None => self.control.use_recovery_code(person_id, recovery_digest(person_id, code)).await?,
+        let code = match step {
+            Some(step) => Code::Step { secret: authenticator.secret, step },
+            None => Code::Recovery(recovery_digest(person_id, code)),
         };
-        if !is_right {
+        let shown = Shown::Code { asked_by: asked.session.token_digest, code };
+        // The code may be right, and the session that asked for it have ended since, as with a new password.
+        let Some(token) = self.begin_session(person_id, visitor, false, shown).await? else {
             self.note_failure(person_id, Wrong::Code);
             return Err(CodeError::Wrong);
-        }
+        };
         self.throttle().forget(code_limit(person_id)).await?;
-        let shown = Shown::Code { asked_by: asked.session.token_digest };
-        // The session that asked may have ended since, as with a new password.
-        let token = self.begin_session(person_id, visitor, false, shown).await?.ok_or(CodeError::Wrong)?;
         // Nobody has the token before the record is durable.
         self.record_sign_in(person_id, true).await?;
         Ok(token)

@@ -18,7 +18,7 @@ const USER_AGENT_SCALARS_MAX: usize = 200;
 /// Who is signed in.
 #[derive(Clone, Debug)]
 pub struct SignedInPerson {
-    pub session: Session,
+    pub session: Session<Person>,
     pub person: Person,
     /// Those that have not ended.
     pub memberships: Vec<Membership>,
@@ -34,7 +34,7 @@ impl Accounts {
         let Some(who) = self.look(token).await? else { return Ok(None) };
         let now_ms = self.world.now_ms();
         if now_ms.saturating_sub(who.session.last_seen_at_ms) >= SEEN_EVERY_MS {
-            self.control.touch_session(who.session.token_digest, now_ms).await?;
+            self.control.touch_session::<Person>(who.session.token_digest, now_ms).await?;
         }
         Ok(Some(who))
     }
@@ -43,7 +43,7 @@ impl Accounts {
     pub async fn look(&self, token: &Token) -> Result<Option<SignedInPerson>, Failed> {
         let now_ms = self.world.now_ms();
         let Some(session) = self.control.session(token.digest(), now_ms).await? else { return Ok(None) };
-        let Some(person) = self.control.person(session.person_id).await? else { return Ok(None) };
+        let Some(person) = self.control.person(session.account_id).await? else { return Ok(None) };
         let mut memberships = self.control.memberships(person.id).await?;
         memberships.retain(|membership| !membership.has_ended(now_ms));
         // Somebody may have become an auditor, or an organisation have settled on something else, since it
@@ -54,7 +54,7 @@ impl Accounts {
             // How long it may be unused without that is kept with the session.
             || demands.idle_ms.is_some() && now_ms.saturating_sub(session.last_seen_at_ms) >= idle_ms;
         if is_over {
-            self.control.end_session(session.token_digest).await?;
+            self.control.end_session::<Person>(session.token_digest).await?;
             return Ok(None);
         }
         let must_enrol = match demands.totp_required_by {
@@ -92,7 +92,7 @@ impl Accounts {
     }
 
     pub async fn sign_out(&self, token: &Token) -> Result<(), Failed> {
-        Ok(self.control.end_session(token.digest()).await?)
+        Ok(self.control.end_session::<Person>(token.digest()).await?)
     }
 
     /// Begins a session, if what was shown for it still holds.
@@ -111,9 +111,9 @@ impl Accounts {
         let lasts_ms = if needs_code { CODE_MS } else { lasts_ms };
         let token = Token::new(&*self.world);
         let user_agent = visitor.user_agent.as_ref();
-        let session = Session {
+        let session = Session::<Person> {
             token_digest: token.digest(),
-            person_id,
+            account_id: person_id,
             needs_code,
             created_at_ms: now_ms,
             expires_at_ms: now_ms.saturating_add(lasts_ms),
