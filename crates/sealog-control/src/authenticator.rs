@@ -2,10 +2,10 @@
 
 use sealog_core::id::Hash;
 
-use crate::account::Code;
+use crate::account::second_factor;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, Row, Value, all, count, one, params};
-use crate::person::PersonId;
+use crate::person::{Person, PersonId};
 use crate::person_record::PersonRecords;
 
 impl Control {
@@ -57,7 +57,7 @@ impl Control {
         records: PersonRecords,
     ) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
-            let confirmed = is_confirmed(db, person_id)?;
+            let confirmed = second_factor::<Person>(db, person_id)?.is_some_and(|factor| factor.is_confirmed);
             if confirmed {
                 replace_codes(db, person_id, &digests)?;
                 records.insert(db, person_id)?;
@@ -105,27 +105,6 @@ impl std::fmt::Debug for Authenticator {
 }
 
 const SELECT: &str = "SELECT person_id, secret, last_step, created_at_ms FROM {authenticators}";
-
-/// Whether signing in asks this person for a code.
-pub(crate) fn is_confirmed(db: &mut dyn Db, person_id: PersonId) -> Result<bool, DbError> {
-    let sql = "SELECT count(*) AS count FROM {authenticators} WHERE person_id = ?1 AND last_step IS NOT NULL";
-    Ok(count(db, sql, params![person_id])? > 0)
-}
-
-/// Uses a code up: of a step that is later than all that were used, or a recovery code that is left.
-pub(crate) fn use_code(db: &mut dyn Db, person_id: PersonId, code: &Code) -> Result<bool, DbError> {
-    let used = match code {
-        Code::Step { secret, step } => {
-            let sql = "UPDATE {authenticators} SET last_step = ?3 WHERE person_id = ?1 AND secret = ?2 AND last_step < ?3";
-            db.execute(sql, params![person_id, secret.clone(), *step])?
-        }
-        Code::Recovery(digest) => {
-            let sql = "DELETE FROM {recovery_codes} WHERE person_id = ?1 AND digest = ?2";
-            db.execute(sql, params![person_id, *digest])?
-        }
-    };
-    Ok(used > 0)
-}
 
 pub(crate) fn replace_codes(db: &mut dyn Db, person_id: PersonId, digests: &[Hash]) -> Result<(), DbError> {
     db.execute("DELETE FROM {recovery_codes} WHERE person_id = ?1", params![person_id])?;

@@ -3,7 +3,7 @@
 use sealog_core::id::{Hash, Uuid};
 use sealog_store::pool::Payer;
 
-use crate::account::{Account, Tables, uuid};
+use crate::account::{Account, of, uuid};
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, Room, Row, all, count, params};
 use crate::outbox::{self, NewNotice};
@@ -36,20 +36,17 @@ impl Control {
         notice: Option<NewNotice>,
     ) -> Answer<'_, DeviceSeen> {
         self.change_in(Room::Ordinary, Lock::None, move |db| {
-            let Tables { devices, owner, .. } = A::TABLES;
             let Device { account_id, digest, last_seen_at_ms, .. } = device;
-            let sql = format!("UPDATE {devices} SET last_seen_at_ms = ?3 WHERE {owner} = ?1 AND digest = ?2");
+            let sql = of::<A>("UPDATE {devices} SET last_seen_at_ms = ?3 WHERE {owner} = ?1 AND digest = ?2");
             if db.execute(&sql, params![uuid(account_id), digest, last_seen_at_ms])? > 0 {
                 return Ok(DeviceSeen::Known);
             }
-            let sql = format!("SELECT count(*) AS count FROM {devices} WHERE {owner} = ?1");
+            let sql = of::<A>("SELECT count(*) AS count FROM {devices} WHERE {owner} = ?1");
             let known = count(db, &sql, params![uuid(account_id)])?;
             insert(db, &device)?;
             if known >= most {
-                let sql = format!(
-                    "DELETE FROM {devices} WHERE {owner} = ?1 AND digest NOT IN
-                     (SELECT digest FROM {devices} WHERE {owner} = ?1 ORDER BY last_seen_at_ms DESC, digest LIMIT ?2)"
-                );
+                let sql = of::<A>("DELETE FROM {devices} WHERE {owner} = ?1 AND digest NOT IN
+                     (SELECT digest FROM {devices} WHERE {owner} = ?1 ORDER BY last_seen_at_ms DESC, digest LIMIT ?2)");
                 db.execute(&sql, params![uuid(account_id), most])?;
             }
             if known == 0 {
@@ -63,25 +60,22 @@ impl Control {
     /// Whether the account has signed in with this browser before.
     pub fn knows_device<A: Account>(&self, id: A::Id, digest: Hash) -> Answer<'_, bool> {
         self.read_for(Payer::Stranger, move |db| {
-            let Tables { devices, owner, .. } = A::TABLES;
-            let sql = format!("SELECT count(*) AS count FROM {devices} WHERE {owner} = ?1 AND digest = ?2");
+            let sql = of::<A>("SELECT count(*) AS count FROM {devices} WHERE {owner} = ?1 AND digest = ?2");
             Ok(count(db, &sql, params![uuid(id), digest])? > 0)
         })
     }
 }
 
 pub(crate) fn forget<A: Account>(db: &mut dyn Db, id: A::Id) -> Result<(), DbError> {
-    let Tables { devices, owner, .. } = A::TABLES;
-    db.execute(&format!("DELETE FROM {devices} WHERE {owner} = ?1"), params![uuid(id)]).map(drop)
+    db.execute(&of::<A>("DELETE FROM {devices} WHERE {owner} = ?1"), params![uuid(id)]).map(drop)
 }
 
 fn insert<A: Account>(db: &mut dyn Db, device: &Device<A>) -> Result<(), DbError> {
-    let Tables { devices, owner, .. } = A::TABLES;
     let Device { account_id, digest, created_at_ms, last_seen_at_ms } = device;
     // A browser that signs in twice at once is one.
-    let sql = format!(
+    let sql = of::<A>(
         "INSERT INTO {devices} ({owner}, digest, created_at_ms, last_seen_at_ms) VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT ({owner}, digest) DO NOTHING"
+         ON CONFLICT ({owner}, digest) DO NOTHING",
     );
     db.execute(&sql, params![uuid(*account_id), *digest, *created_at_ms, *last_seen_at_ms]).map(drop)
 }
@@ -96,9 +90,8 @@ fn read<A: Account>(row: &Row) -> Result<Device<A>, DbError> {
 }
 
 pub(crate) fn export<A: Account>(db: &mut dyn Db) -> Result<Vec<Device<A>>, DbError> {
-    let Tables { devices, owner, .. } = A::TABLES;
-    let sql = format!(
-        "SELECT {owner} AS account_id, digest, created_at_ms, last_seen_at_ms FROM {devices} ORDER BY {owner}, digest"
+    let sql = of::<A>(
+        "SELECT {owner} AS account_id, digest, created_at_ms, last_seen_at_ms FROM {devices} ORDER BY {owner}, digest",
     );
     all(db, &sql, &[], read)
 }

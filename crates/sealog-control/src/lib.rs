@@ -66,7 +66,7 @@ pub mod version;
 
 use sealog_store::postgres as store_postgres;
 
-pub use account::{Account, Code};
+pub use account::{Account, Code, SecondFactor};
 pub use action::KnownAction;
 pub use attempt::Counted;
 pub use authenticator::Authenticator;

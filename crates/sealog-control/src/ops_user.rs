@@ -2,9 +2,9 @@
 
 use sealog_core::id::{Hash, Uuid};
 
-use crate::account::{Account, Code, Tables, account_id};
+use crate::account::{Account, Tables, account_id};
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, count, one, params};
+use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, one, params};
 use crate::error::ChangeError;
 use crate::{device, session};
 
@@ -31,7 +31,7 @@ impl Control {
     /// address is free.
     pub fn remove_ops_user(&self, email: String, now_ms: u64) -> Answer<'_, Option<OpsUser>> {
         self.change(Lock::Order, move |db| {
-            let Some(user) = by_email(db, &email)? else { return Ok(None) };
+            let Some((user, _)) = OpsUser::by_email(db, &email)? else { return Ok(None) };
             let sql = "UPDATE {ops_users} SET password_hash = NULL, secret = NULL, last_step = NULL, link_digest = NULL, link_expires_at_ms = NULL, removed_at_ms = ?2
                        WHERE id = ?1";
             db.execute(sql, params![user.id, now_ms])?;
@@ -41,20 +41,21 @@ impl Control {
         })
     }
 
-    /// Sets the password by a link, which works once, and ends all sessions. Nothing if there is no such
-    /// link, or it is over.
+    /// Sets the password by a link, which works once, offers the secret of an authenticator unless there is
+    /// one, and ends all sessions. None if there is no such link, or it is over.
     pub fn enrol_ops_user(
         &self,
         link: Hash,
         now_ms: u64,
         password_hash: String,
+        secret: Vec<u8>,
     ) -> Answer<'_, Option<OpsUser>> {
         self.change(Lock::Order, move |db| {
             let sql =
                 format!("{} WHERE link_digest = ?1 AND link_expires_at_ms > ?2 AND {STAYS}", OPS_USERS.select);
             let Some(user) = one(db, &sql, params![link, now_ms], read)? else { return Ok(None) };
-            let sql = "UPDATE {ops_users} SET password_hash = ?2, link_digest = NULL, link_expires_at_ms = NULL WHERE id = ?1";
-            db.execute(sql, params![user.id, password_hash])?;
+            let sql = "UPDATE {ops_users} SET password_hash = ?2, secret = COALESCE(secret, ?3), link_digest = NULL, link_expires_at_ms = NULL WHERE id = ?1";
+            db.execute(sql, params![user.id, password_hash, secret])?;
             session::end_all::<OpsUser>(db, user.id, None)?;
             OpsUser::find(db, user.id)
         })
@@ -112,7 +113,7 @@ impl OpsUser {
     }
 }
 
-/// One that was removed is found no more.
+/// One that was removed is found no more. There are no recovery codes: the host is the recovery.
 impl Account for OpsUser {
     type Id = OpsUserId;
     const TABLES: Tables = Tables {
@@ -120,6 +121,8 @@ impl Account for OpsUser {
         sessions: "{ops_sessions}",
         devices: "{ops_devices}",
         owner: "user_id",
+        authenticators: "{ops_users}",
+        holder: "id",
     };
     const ALWAYS_NEEDS_CODE: bool = true;
 
@@ -127,31 +130,14 @@ impl Account for OpsUser {
         self.id
     }
 
-    fn email(&self) -> &str {
-        &self.email
-    }
-
     fn find(db: &mut dyn Db, id: OpsUserId) -> Result<Option<OpsUser>, DbError> {
         one(db, &format!("{} WHERE id = ?1 AND {STAYS}", OPS_USERS.select), params![id], read)
     }
 
     fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<(OpsUser, Option<String>)>, DbError> {
-        let hash = |user: OpsUser| (user.clone(), user.password_hash);
-        Ok(by_email(db, email)?.map(hash))
-    }
-
-    fn is_confirmed(db: &mut dyn Db, id: OpsUserId) -> Result<bool, DbError> {
-        let sql = "SELECT count(*) AS count FROM {ops_users} WHERE id = ?1 AND last_step IS NOT NULL";
-        Ok(count(db, sql, params![id])? > 0)
-    }
-
-    /// The first one confirms the authenticator. There are no recovery codes: the host is the recovery.
-    fn use_code(db: &mut dyn Db, id: OpsUserId, code: &Code) -> Result<bool, DbError> {
-        let Code::Step { secret, step } = code else { return Ok(false) };
-        let sql = format!(
-            "UPDATE {{ops_users}} SET last_step = ?3 WHERE id = ?1 AND secret = ?2 AND (last_step IS NULL OR last_step < ?3) AND {STAYS}"
-        );
-        Ok(db.execute(&sql, params![id, secret.clone(), *step])? > 0)
+        let sql = format!("{} WHERE email_lower = ?1 AND {STAYS}", OPS_USERS.select);
+        let user = one(db, &sql, params![email.to_lowercase()], read)?;
+        Ok(user.map(|user| (user.clone(), user.password_hash)))
     }
 }
 
@@ -174,7 +160,7 @@ const STAYS: &str = "removed_at_ms IS NULL";
 
 fn add(db: &mut dyn Db, new: NewOpsUser) -> Result<OpsUser, DbError> {
     let NewOpsUser { id, email, link, created_at_ms } = new;
-    if let Some(known) = by_email(db, &email)? {
+    if let Some((known, _)) = OpsUser::by_email(db, &email)? {
         if known.is_enrolled() {
             return Err(DbError::AlreadyExists);
         }
@@ -211,11 +197,6 @@ fn insert(db: &mut dyn Db, user: &OpsUser) -> Result<(), DbError> {
         user.removed_at_ms,
     ];
     db.execute(sql, params).map(drop)
-}
-
-fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<OpsUser>, DbError> {
-    let sql = format!("{} WHERE email_lower = ?1 AND {STAYS}", OPS_USERS.select);
-    one(db, &sql, params![email.to_lowercase()], read)
 }
 
 fn read(row: &Row) -> Result<OpsUser, DbError> {

@@ -1,9 +1,8 @@
 //! People: one account by e-mail address, whatever the number of tenants it is a member of.
 
-use sealog_core::id::Uuid;
+use sealog_core::id::{Hash, Uuid};
 
-use crate::account::{Account, Code, Tables, account_id};
-use crate::authenticator;
+use crate::account::{Account, Tables, account_id};
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, FromValue, Listed, Row, Value, one, params};
 
@@ -42,32 +41,32 @@ pub struct Person {
 
 impl Account for Person {
     type Id = PersonId;
-    const TABLES: Tables =
-        Tables { accounts: "{persons}", sessions: "{sessions}", devices: "{devices}", owner: "person_id" };
+    const TABLES: Tables = Tables {
+        accounts: "{persons}",
+        sessions: "{sessions}",
+        devices: "{devices}",
+        owner: "person_id",
+        authenticators: "{authenticators}",
+        holder: "person_id",
+    };
     const ALWAYS_NEEDS_CODE: bool = false;
 
     fn id(&self) -> PersonId {
         self.id
     }
 
-    fn email(&self) -> &str {
-        &self.email
-    }
-
     fn find(db: &mut dyn Db, id: PersonId) -> Result<Option<Person>, DbError> {
-        find(db, id)
+        one(db, &format!("{} WHERE id = ?1", PERSONS.select), params![id], read)
     }
 
     fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<(Person, Option<String>)>, DbError> {
-        by_email(db, email)
+        let sql = format!("{} WHERE email_lower = ?1", PERSONS.select);
+        one(db, &sql, params![email.to_lowercase()], |row| Ok((read(row)?, row.get("password_hash")?)))
     }
 
-    fn is_confirmed(db: &mut dyn Db, id: PersonId) -> Result<bool, DbError> {
-        authenticator::is_confirmed(db, id)
-    }
-
-    fn use_code(db: &mut dyn Db, id: PersonId, code: &Code) -> Result<bool, DbError> {
-        authenticator::use_code(db, id, code)
+    fn use_recovery_code(db: &mut dyn Db, id: PersonId, digest: Hash) -> Result<bool, DbError> {
+        let sql = "DELETE FROM {recovery_codes} WHERE person_id = ?1 AND digest = ?2";
+        Ok(db.execute(sql, params![id, digest])? > 0)
     }
 }
 
@@ -79,7 +78,7 @@ const PERSONS: Listed = Listed {
 
 /// Whoever has the address already is that person, and nothing of it is changed.
 pub(crate) fn find_or_create(db: &mut dyn Db, new: NewPerson) -> Result<Person, DbError> {
-    if let Some((person, _)) = by_email(db, &new.email)? {
+    if let Some((person, _)) = Person::by_email(db, &new.email)? {
         return Ok(person);
     }
     let NewPerson { id, email, password_hash, verified, created_at_ms } = new;
@@ -95,10 +94,6 @@ fn insert(db: &mut dyn Db, person: &Person, password_hash: Option<&str>) -> Resu
     db.execute(sql, params).map(drop)
 }
 
-pub(crate) fn find(db: &mut dyn Db, id: PersonId) -> Result<Option<Person>, DbError> {
-    one(db, &format!("{} WHERE id = ?1", PERSONS.select), params![id], read)
-}
-
 /// Whoever sets a password by a link that was mailed to the address has shown that it is theirs.
 pub(crate) fn set_password(db: &mut dyn Db, id: PersonId, password_hash: &str) -> Result<(), DbError> {
     let sql = "UPDATE {persons} SET password_hash = ?2, verified = true WHERE id = ?1";
@@ -112,17 +107,12 @@ pub(crate) fn set_account(
     email: &str,
     password_hash: &str,
 ) -> Result<Option<Person>, DbError> {
-    if by_email(db, email)?.is_some_and(|(other, _)| other.id != id) {
+    if Person::by_email(db, email)?.is_some_and(|(other, _)| other.id != id) {
         return Err(DbError::AlreadyExists);
     }
     let sql = "UPDATE {persons} SET email = ?2, email_lower = ?3, password_hash = ?4, verified = true WHERE id = ?1";
     db.execute(sql, params![id, email, email.to_lowercase(), password_hash])?;
-    find(db, id)
-}
-
-pub(crate) fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<(Person, Option<String>)>, DbError> {
-    let sql = format!("{} WHERE email_lower = ?1", PERSONS.select);
-    one(db, &sql, params![email.to_lowercase()], |row| Ok((read(row)?, row.get("password_hash")?)))
+    Person::find(db, id)
 }
 
 fn read(row: &Row) -> Result<Person, DbError> {

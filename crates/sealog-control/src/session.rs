@@ -6,7 +6,7 @@ use std::fmt;
 use sealog_core::id::{Hash, Uuid};
 use sealog_store::pool::Payer;
 
-use crate::account::{Account, Code, Tables, has_password, uuid};
+use crate::account::{Account, Code, has_password, of, second_factor, use_code, uuid};
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock, Room, Row, all, one, params};
 
@@ -35,7 +35,7 @@ impl Control {
         self.change_in(room, Lock::Order, move |db| {
             remove_over::<A>(db, session.created_at_ms)?;
             let id = session.account_id;
-            let is_confirmed = A::is_confirmed(db, id)?;
+            let is_confirmed = second_factor::<A>(db, id)?.is_some_and(|factor| factor.is_confirmed);
             let holds = match shown {
                 Shown::Password { hash, replaces } => {
                     let is_enough = session.needs_code || !(A::ALWAYS_NEEDS_CODE || is_confirmed);
@@ -46,7 +46,7 @@ impl Control {
                     holds
                 }
                 Shown::Code { asked_by, code } => {
-                    let holds = A::use_code(db, id, &code)? && end_half::<A>(db, id, asked_by)?;
+                    let holds = use_code::<A>(db, id, &code)? && end_half::<A>(db, id, asked_by)?;
                     if holds && !is_confirmed {
                         // Those from before began when no code was asked for.
                         end_all::<A>(db, id, None)?;
@@ -65,31 +65,31 @@ impl Control {
     pub fn session<A: Account>(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, Option<Session<A>>> {
         // Anyone can make a token up.
         self.read_for(Payer::Stranger, move |db| {
-            let sql = format!("{} WHERE token_digest = ?1 AND {RUNS}", select::<A>());
-            one(db, &sql, params![token_digest, now_ms], read)
+            one(
+                db,
+                &of::<A>(&format!("{SELECT} WHERE token_digest = ?1 AND {RUNS}")),
+                params![token_digest, now_ms],
+                read,
+            )
         })
     }
 
     /// It was used at `now_ms`.
     pub fn touch_session<A: Account>(&self, token_digest: Hash, now_ms: u64) -> Answer<'_, ()> {
         self.change(Lock::None, move |db| {
-            let sessions = A::TABLES.sessions;
-            let sql = format!(
-                "UPDATE {sessions} SET last_seen_at_ms = ?2 WHERE token_digest = ?1 AND last_seen_at_ms < ?2"
-            );
-            db.execute(&sql, params![token_digest, now_ms]).map(drop)
+            let sql =
+                "UPDATE {sessions} SET last_seen_at_ms = ?2 WHERE token_digest = ?1 AND last_seen_at_ms < ?2";
+            db.execute(&of::<A>(sql), params![token_digest, now_ms]).map(drop)
         })
     }
 
     /// Those of an account that have not ended, the last used first.
     pub fn sessions<A: Account>(&self, id: A::Id, now_ms: u64) -> Answer<'_, Vec<Session<A>>> {
         self.read(move |db| {
-            let owner = A::TABLES.owner;
             let sql = format!(
-                "{} WHERE {owner} = ?1 AND {RUNS} ORDER BY last_seen_at_ms DESC, token_digest",
-                select::<A>()
+                "{SELECT} WHERE {{owner}} = ?1 AND {RUNS} ORDER BY last_seen_at_ms DESC, token_digest"
             );
-            all(db, &sql, params![uuid(id), now_ms], read)
+            all(db, &of::<A>(&sql), params![uuid(id), now_ms], read)
         })
     }
 
@@ -100,9 +100,8 @@ impl Control {
     /// One of an account's own. Returns false if it has no such session.
     pub fn end_session_of<A: Account>(&self, id: A::Id, token_digest: Hash) -> Answer<'_, bool> {
         self.change_in(Room::Reserve, Lock::None, move |db| {
-            let Tables { sessions, owner, .. } = A::TABLES;
-            let sql = format!("DELETE FROM {sessions} WHERE {owner} = ?1 AND token_digest = ?2");
-            Ok(db.execute(&sql, params![uuid(id), token_digest])? > 0)
+            let sql = "DELETE FROM {sessions} WHERE {owner} = ?1 AND token_digest = ?2";
+            Ok(db.execute(&of::<A>(sql), params![uuid(id), token_digest])? > 0)
         })
     }
 
@@ -153,13 +152,8 @@ impl fmt::Debug for Shown {
 /// Not `last_seen_at_ms + idle_ms > ?2`, which could overflow.
 const RUNS: &str = "expires_at_ms > ?2 AND idle_ms > ?2 - last_seen_at_ms";
 
-const COLUMNS: &str =
-    "needs_code, created_at_ms, expires_at_ms, last_seen_at_ms, idle_ms, address, user_agent";
-
-fn select<A: Account>() -> String {
-    let Tables { sessions, owner, .. } = A::TABLES;
-    format!("SELECT token_digest, {owner} AS account_id, {COLUMNS} FROM {sessions}")
-}
+const SELECT: &str = "SELECT token_digest, {owner} AS account_id, needs_code, created_at_ms, expires_at_ms, last_seen_at_ms, idle_ms, address, user_agent
+    FROM {sessions}";
 
 /// Sessions of one account that have shown a code, and as many that have not. The one that was unused for the
 /// longest makes room for another, never a whole one for one that only a password has begun.
@@ -167,21 +161,17 @@ pub const SESSIONS_MAX: u64 = 20;
 
 /// Begins a session, as one of [`SESSIONS_MAX`].
 fn begin<A: Account>(db: &mut dyn Db, session: &Session<A>) -> Result<(), DbError> {
-    let Tables { sessions, owner, .. } = A::TABLES;
-    let sql = format!(
-        "DELETE FROM {sessions} WHERE {owner} = ?1 AND needs_code = ?2 AND token_digest NOT IN
-         (SELECT token_digest FROM {sessions} WHERE {owner} = ?1 AND needs_code = ?2
-          ORDER BY last_seen_at_ms DESC, token_digest LIMIT ?3)"
-    );
-    db.execute(&sql, params![uuid(session.account_id), session.needs_code, SESSIONS_MAX - 1])?;
+    let sql = "DELETE FROM {sessions} WHERE {owner} = ?1 AND needs_code = ?2 AND token_digest NOT IN
+               (SELECT token_digest FROM {sessions} WHERE {owner} = ?1 AND needs_code = ?2
+                ORDER BY last_seen_at_ms DESC, token_digest LIMIT ?3)";
+    let params = params![uuid(session.account_id), session.needs_code, SESSIONS_MAX - 1];
+    db.execute(&of::<A>(sql), params)?;
     insert(db, session)
 }
 
 fn insert<A: Account>(db: &mut dyn Db, session: &Session<A>) -> Result<(), DbError> {
-    let Tables { sessions, owner, .. } = A::TABLES;
-    let sql = format!(
-        "INSERT INTO {sessions} (token_digest, {owner}, {COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
-    );
+    let sql = "INSERT INTO {sessions} (token_digest, {owner}, needs_code, created_at_ms, expires_at_ms, last_seen_at_ms, idle_ms, address, user_agent)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     let params = params![
         session.token_digest,
         uuid(session.account_id),
@@ -193,29 +183,25 @@ fn insert<A: Account>(db: &mut dyn Db, session: &Session<A>) -> Result<(), DbErr
         &session.address,
         &session.user_agent,
     ];
-    db.execute(&sql, params).map(drop)
+    db.execute(&of::<A>(sql), params).map(drop)
 }
 
 fn remove_over<A: Account>(db: &mut dyn Db, now_ms: u64) -> Result<(), DbError> {
-    let sql = format!("DELETE FROM {} WHERE expires_at_ms <= ?1", A::TABLES.sessions);
-    db.execute(&sql, params![now_ms]).map(drop)
+    db.execute(&of::<A>("DELETE FROM {sessions} WHERE expires_at_ms <= ?1"), params![now_ms]).map(drop)
 }
 
 fn end<A: Account>(db: &mut dyn Db, token_digest: Hash) -> Result<(), DbError> {
-    let sql = format!("DELETE FROM {} WHERE token_digest = ?1", A::TABLES.sessions);
-    db.execute(&sql, params![token_digest]).map(drop)
+    db.execute(&of::<A>("DELETE FROM {sessions} WHERE token_digest = ?1"), params![token_digest]).map(drop)
 }
 
 /// Returns false if the account has no such session that waits for a code.
 fn end_half<A: Account>(db: &mut dyn Db, id: A::Id, token_digest: Hash) -> Result<bool, DbError> {
-    let Tables { sessions, owner, .. } = A::TABLES;
-    let sql = format!("DELETE FROM {sessions} WHERE token_digest = ?1 AND {owner} = ?2 AND needs_code = ?3");
-    Ok(db.execute(&sql, params![token_digest, uuid(id), true])? > 0)
+    let sql = "DELETE FROM {sessions} WHERE token_digest = ?1 AND {owner} = ?2 AND needs_code = ?3";
+    Ok(db.execute(&of::<A>(sql), params![token_digest, uuid(id), true])? > 0)
 }
 
 pub(crate) fn end_all<A: Account>(db: &mut dyn Db, id: A::Id, keep: Option<Hash>) -> Result<(), DbError> {
-    let Tables { sessions, owner, .. } = A::TABLES;
-    let sql = format!("DELETE FROM {sessions} WHERE {owner} = ?1");
+    let sql = of::<A>("DELETE FROM {sessions} WHERE {owner} = ?1");
     match keep {
         None => db.execute(&sql, params![uuid(id)])?,
         Some(kept) => db.execute(&format!("{sql} AND token_digest <> ?2"), params![uuid(id), kept])?,
@@ -238,7 +224,7 @@ fn read<A: Account>(row: &Row) -> Result<Session<A>, DbError> {
 }
 
 pub(crate) fn export<A: Account>(db: &mut dyn Db) -> Result<Vec<Session<A>>, DbError> {
-    all(db, &format!("{} ORDER BY token_digest", select::<A>()), &[], read)
+    all(db, &of::<A>(&format!("{SELECT} ORDER BY token_digest")), &[], read)
 }
 
 pub(crate) fn import<A: Account>(db: &mut dyn Db, sessions: &[Session<A>]) -> Result<(), DbError> {

@@ -8,7 +8,7 @@ use axum::response::Response;
 use sealog_control::{Authenticator, Person};
 use sealog_core::id::{Hash, TenantId};
 use sealog_service::notify::Kind;
-use sealog_service::people::{CodeError, Offer, SignInError};
+use sealog_service::sign_in::{CodeError, Offer, SignInError};
 use sealog_service::{Secret, zone};
 
 use crate::app::Dashboard;

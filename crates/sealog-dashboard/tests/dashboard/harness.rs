@@ -21,7 +21,7 @@ use sealog_dashboard::{Config, Dashboard, Pages};
 use sealog_engine::{Service, Settings};
 use sealog_service::admin::Admin;
 use sealog_service::mail::{Relay, Sender, Smtp};
-use sealog_service::people::{SignInCounts, Token};
+use sealog_service::sign_in::{SignInCounts, Token};
 use sealog_service::verification::Schedule;
 use sealog_service::{Stop, Visit};
 use sealog_store::embedded::{EmbeddedStore, Options};

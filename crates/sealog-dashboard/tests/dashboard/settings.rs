@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sealog_control::*;
-use sealog_service::people::totp;
+use sealog_service::sign_in::totp;
 
 use crate::harness::*;
 
@@ -212,7 +212,7 @@ fn only_addresses_of_the_domains_are_invited_and_accepted() {
     refused.shows("do not allow addresses of this domain").shows("value=\"x@other.example\"");
     assert_eq!((invite("x@EXAMPLE.org").status, invite("y@b.example").status), (303, 303));
     // The one that was invited before comes too late.
-    let token = sealog_service::people::Token::new(&*stage.clock);
+    let token = sealog_service::sign_in::Token::new(&*stage.clock);
     let due = stage.wait(stage.control.due_notices(stage.now_ms(), 9)).unwrap();
     let early = due.iter().find(|notice| notice.to == "early@other.example").unwrap();
     let claimed =

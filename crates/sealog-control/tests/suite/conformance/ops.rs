@@ -22,7 +22,7 @@ fn code(asked_by: u8, secret: u8, step: u64) -> Shown {
 /// Somebody whose password is set.
 fn enrolled(control: &Control, n: u8) {
     wait(control.add_ops_user(new_operator(n))).unwrap();
-    wait(control.enrol_ops_user(digest(n + 100), MORNING_MS, HASH.into())).unwrap().unwrap();
+    wait(control.enrol_ops_user(digest(n + 100), MORNING_MS, HASH.into(), vec![9; 20])).unwrap().unwrap();
 }
 
 /// Somebody whose authenticator is confirmed, with the session `n`.
@@ -45,7 +45,7 @@ pub fn a_link_sets_the_password_of_an_operator_once_and_until_it_is_over(control
     let made = wait(control.add_ops_user(new_operator(1))).unwrap();
     assert_eq!((made.password_hash.as_deref(), made.is_enrolled()), (None, false));
     let enrol = |link, now_ms, hash: &str| {
-        let user = wait(control.enrol_ops_user(digest(link), now_ms, hash.into())).unwrap();
+        let user = wait(control.enrol_ops_user(digest(link), now_ms, hash.into(), vec![9; 20])).unwrap();
         user.and_then(|user| user.password_hash)
     };
     assert_eq!(enrol(102, MORNING_MS, "a"), None, "no such link");
@@ -55,6 +55,11 @@ pub fn a_link_sets_the_password_of_an_operator_once_and_until_it_is_over(control
     let user = wait(control.account_by_email("OPERATOR1@example.com".into())).unwrap().unwrap();
     let (user, hash): (OpsUser, _) = user;
     assert_eq!((hash.as_deref(), user.link), (Some("a"), None));
+    assert_eq!(
+        (user.secret, user.last_step),
+        (Some(vec![9; 20]), None),
+        "an authenticator is offered with it"
+    );
 }
 
 pub fn an_address_is_one_operators_until_that_one_is_removed(control: &Control) {
@@ -82,8 +87,10 @@ pub fn an_operator_who_has_never_shown_a_code_gets_another_link_and_one_who_has_
     let another = NewOpsUser { id: user_id(2), link, ..new_operator(1) };
     let user = wait(control.add_ops_user(another.clone())).unwrap();
     assert_eq!((user.id, user.link), (user_id(1), Some(link)), "the same account");
-    assert_eq!(wait(control.enrol_ops_user(digest(101), MORNING_MS, "b".into())), Ok(None));
-    assert!(wait(control.enrol_ops_user(digest(90), MORNING_MS, HASH.into())).unwrap().is_some());
+    assert_eq!(wait(control.enrol_ops_user(digest(101), MORNING_MS, "b".into(), vec![9; 20])), Ok(None));
+    assert!(
+        wait(control.enrol_ops_user(digest(90), MORNING_MS, HASH.into(), vec![9; 20])).unwrap().is_some()
+    );
     assert_eq!(wait(control.offer_ops_authenticator(user_id(1), vec![1; 20])), Ok(true));
     assert!(begin(control, new_ops_session(3, 1, true), password(HASH)));
     assert!(begin(control, new_ops_session(4, 1, false), code(3, 1, 7)));
@@ -93,7 +100,7 @@ pub fn an_operator_who_has_never_shown_a_code_gets_another_link_and_one_who_has_
 pub fn a_password_alone_begins_no_whole_session_of_an_operator(control: &Control) {
     wait(control.add_ops_user(new_operator(1))).unwrap();
     assert!(!begin(control, new_ops_session(1, 1, true), password(HASH)), "there is no password");
-    wait(control.enrol_ops_user(digest(101), MORNING_MS, HASH.into())).unwrap().unwrap();
+    wait(control.enrol_ops_user(digest(101), MORNING_MS, HASH.into(), vec![9; 20])).unwrap().unwrap();
     assert!(!begin(control, new_ops_session(1, 1, false), password(HASH)));
     assert!(!begin(control, new_ops_session(1, 1, true), password("$argon2id$other")));
     assert!(!begin(control, new_ops_session(1, 2, true), password(HASH)), "there is no such account");
@@ -175,7 +182,7 @@ pub fn a_removed_operator_has_no_session_no_password_and_no_way_back(control: &C
     }
     assert_eq!(session(control, 1, MORNING_MS), None);
     assert!(!begin(control, new_ops_session(3, 1, true), password(HASH)));
-    assert_eq!(wait(control.enrol_ops_user(digest(102), MORNING_MS, HASH.into())), Ok(None));
+    assert_eq!(wait(control.enrol_ops_user(digest(102), MORNING_MS, HASH.into(), vec![9; 20])), Ok(None));
     assert!(!wait(control.offer_ops_authenticator(user_id(1), vec![1; 20])).unwrap());
     // The id stays known, since events name it.
     let kept = wait(control.export()).unwrap().ops_users;

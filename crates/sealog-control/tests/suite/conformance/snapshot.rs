@@ -97,7 +97,9 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     wait(control.count_failure(person_id(1), Wrong::Code, MORNING_MS)).unwrap();
 
     let operator = wait(control.add_ops_user(new_operator(1))).unwrap();
-    wait(control.enrol_ops_user(digest(101), MORNING_MS, "$argon2id$7".into())).unwrap().unwrap();
+    wait(control.enrol_ops_user(digest(101), MORNING_MS, "$argon2id$7".into(), vec![9; 20]))
+        .unwrap()
+        .unwrap();
     assert_eq!(wait(control.offer_ops_authenticator(operator.id, vec![7; 20])), Ok(true));
     let shown = Shown::Password { hash: "$argon2id$7".into(), replaces: None };
     assert_eq!(wait(control.begin_session(new_ops_session(9, 1, true), shown, Room::Ordinary)), Ok(true));
