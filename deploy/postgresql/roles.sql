@@ -58,7 +58,7 @@ BEGIN
     GRANT INSERT, UPDATE, DELETE ON sealog_control.case_found, sealog_control.case_values, sealog_control.case_package_pieces TO sealog_node;
     GRANT INSERT ON sealog_control.system_projects TO sealog_node;
     GRANT INSERT, UPDATE ON sealog_control.ops_users TO sealog_node;
-    GRANT INSERT, UPDATE, DELETE ON sealog_control.ops_sessions TO sealog_node;
+    GRANT INSERT, UPDATE, DELETE ON sealog_control.ops_sessions, sealog_control.ops_devices TO sealog_node;
     GRANT INSERT, DELETE ON sealog_control.pending, sealog_control.links, sealog_control.recovery_codes TO sealog_node;
     GRANT INSERT, UPDATE, DELETE ON sealog_control.settings, sealog_control.sessions, sealog_control.authenticators, sealog_control.attempts,
         sealog_control.failures, sealog_control.jobs, sealog_control.exports, sealog_control.saved_views TO sealog_node;

@@ -2,9 +2,10 @@
 
 use sealog_core::id::Hash;
 
+use crate::account::second_factor;
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Lock, Room, Row, Value, all, count, one, params};
-use crate::person::PersonId;
+use crate::db::{Db, DbError, Lock, Row, Value, all, count, one, params};
+use crate::person::{Person, PersonId};
 use crate::person_record::PersonRecords;
 
 impl Control {
@@ -40,23 +41,6 @@ impl Control {
         })
     }
 
-    /// A code of this step was right. Whether it is the first use of this step, and of any after it.
-    pub fn use_step(&self, person_id: PersonId, step: u64) -> Answer<'_, bool> {
-        // Whoever comes second waits for the row, and then finds the step used.
-        self.change_in(Room::Reserve, Lock::None, move |db| {
-            let sql = "UPDATE {authenticators} SET last_step = ?2 WHERE person_id = ?1 AND last_step < ?2";
-            Ok(db.execute(sql, params![person_id, step])? > 0)
-        })
-    }
-
-    /// Whether it was one that had not been used.
-    pub fn use_recovery_code(&self, person_id: PersonId, digest: Hash) -> Answer<'_, bool> {
-        self.change_in(Room::Reserve, Lock::None, move |db| {
-            let sql = "DELETE FROM {recovery_codes} WHERE person_id = ?1 AND digest = ?2";
-            Ok(db.execute(sql, params![person_id, digest])? > 0)
-        })
-    }
-
     /// How many have not been used.
     pub fn recovery_codes_left(&self, person_id: PersonId) -> Answer<'_, u64> {
         self.read(move |db| {
@@ -73,7 +57,7 @@ impl Control {
         records: PersonRecords,
     ) -> Answer<'_, bool> {
         self.change(Lock::Order, move |db| {
-            let confirmed = is_confirmed(db, person_id)?;
+            let confirmed = second_factor::<Person>(db, person_id)?.is_some_and(|factor| factor.is_confirmed);
             if confirmed {
                 replace_codes(db, person_id, &digests)?;
                 records.insert(db, person_id)?;
@@ -121,12 +105,6 @@ impl std::fmt::Debug for Authenticator {
 }
 
 const SELECT: &str = "SELECT person_id, secret, last_step, created_at_ms FROM {authenticators}";
-
-/// Whether signing in asks this person for a code.
-pub(crate) fn is_confirmed(db: &mut dyn Db, person_id: PersonId) -> Result<bool, DbError> {
-    let sql = "SELECT count(*) AS count FROM {authenticators} WHERE person_id = ?1 AND last_step IS NOT NULL";
-    Ok(count(db, sql, params![person_id])? > 0)
-}
 
 pub(crate) fn replace_codes(db: &mut dyn Db, person_id: PersonId, digests: &[Hash]) -> Result<(), DbError> {
     db.execute("DELETE FROM {recovery_codes} WHERE person_id = ?1", params![person_id])?;

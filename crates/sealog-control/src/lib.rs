@@ -13,6 +13,7 @@
 //! **What is durable when.** After `Ok` a change is durable and seen by every later call. After an error it
 //! was not made, or is not known to have been made.
 
+pub mod account;
 pub mod action;
 pub mod attempt;
 pub mod authenticator;
@@ -41,7 +42,6 @@ pub mod key;
 pub mod link;
 pub mod membership;
 pub mod muted_notice;
-pub mod ops_session;
 pub mod ops_user;
 pub mod outbox;
 pub mod outbox_desk;
@@ -67,6 +67,7 @@ pub mod version;
 
 use sealog_store::postgres as store_postgres;
 
+pub use account::{Account, Code, SecondFactor};
 pub use action::KnownAction;
 pub use attempt::Counted;
 pub use authenticator::Authenticator;
@@ -89,7 +90,6 @@ pub use case_words::{
 };
 pub use control::{Answer, Control};
 pub use copy::{copy_of_directory, names_of_copy, projects_of_copy};
-pub use credentials::Shown;
 pub use db::{ListPage, Room};
 pub use device::{Device, DeviceSeen};
 pub use ending::{EndPage, EndPlace};
@@ -103,7 +103,6 @@ pub use link::{Claimed, Guest, Invitation, Invited, Link, Purpose};
 pub use membership::Updated;
 pub use membership::{Grants, Member, MemberChange, MemberChanged, Membership, NewMember};
 pub use muted_notice::MutedNotice;
-pub use ops_session::{OpsSession, OpsShown};
 pub use ops_user::{NewOpsUser, OpsLink, OpsUser, OpsUserId};
 pub use outbox::{KeptNotice, NewNotice, Notice, NoticeOutcome};
 pub use outbox_desk::{NoticeState, OutboxRow};
@@ -115,7 +114,7 @@ pub use record::{NewRecord, Records};
 pub use role::{Role, RoleRules};
 pub use saved_view::{SavedView, ViewChange, ViewKept, ViewsMax, WhoseView};
 pub use schema::SCHEMA;
-pub use session::Session;
+pub use session::{Session, Shown};
 pub use snapshot::ControlSnapshot;
 pub use tenant::{NewTenant, Tenant, TenantChange};
 

@@ -10,6 +10,7 @@
 use sealog_core::id::{Hash, TenantId, Uuid};
 use sealog_store::pool::Payer;
 
+use crate::account::Account;
 use crate::control::{Answer, Changed, Control};
 use crate::db::{Db, DbError, Listed, Lock, Row, all, count, one, params};
 use crate::error::ChangeError;
@@ -145,7 +146,7 @@ impl Control {
             };
             let Purpose::Claim { tenant_id, person_id } = link.purpose else { return Ok(None) };
             let person = person::set_account(db, person_id, &owner.email, &owner.password_hash)?;
-            session::end_all(db, person_id, None)?;
+            session::end_all::<Person>(db, person_id, None)?;
             let Some(person) = person else { return Ok(None) };
             let records = records.tell(None, &person);
             Ok(Some(Changed { tenant_id, value: person, records }))
@@ -167,11 +168,11 @@ impl Control {
             };
             let Purpose::Reset { person_id } = link.purpose else { return Ok(None) };
             person::set_password(db, person_id, &password_hash)?;
-            session::end_all(db, person_id, None)?;
+            session::end_all::<Person>(db, person_id, None)?;
             let sql = "DELETE FROM {links} WHERE person_id = ?1 AND purpose = 'reset'";
             db.execute(sql, params![person_id])?;
             records.insert(db, person_id)?;
-            person::find(db, person_id)
+            Person::find(db, person_id)
         })
     }
 
@@ -337,7 +338,7 @@ pub(crate) fn create(db: &mut dyn Db, link: &Link, notice: Option<NewNotice>) ->
     db.execute("DELETE FROM {links} WHERE expires_at_ms <= ?1", params![link.created_at_ms])?;
     let replaced = match &link.purpose {
         Purpose::Claim { person_id, .. } | Purpose::Reset { person_id } => {
-            if person::find(db, *person_id)?.is_none() {
+            if Person::find(db, *person_id)?.is_none() {
                 return Ok(false);
             }
             // Only the host makes a link with a digest, and means it to be the only one.
@@ -425,7 +426,7 @@ fn accept(
     now_ms: u64,
 ) -> Result<Option<Member>, DbError> {
     let Invitation { tenant_id, email, role, grants, ends_at_ms, invited_by: _ } = invitation;
-    let owner = person::by_email(db, &email)?.map(|(person, _)| person);
+    let owner = Person::by_email(db, &email)?.map(|(person, _)| person);
     match (guest, owner) {
         (Guest::New { id, password_hash }, None) => {
             let person = NewPerson {

@@ -255,7 +255,7 @@ fn update(db: &mut dyn Db, before: &Member, change: MemberChange) -> Result<Memb
         ],
     )?;
     if member.membership.has_ended(change.now_ms) && tenants_of(db, person_id, change.now_ms)?.is_empty() {
-        session::end_all(db, person_id, None)?;
+        session::end_all::<Person>(db, person_id, None)?;
     }
     Ok(MemberChanged::Done(member))
 }

@@ -2,9 +2,11 @@
 
 use sealog_core::id::{Hash, Uuid};
 
+use crate::account::{Account, Tables, account_id};
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, one, params};
 use crate::error::ChangeError;
+use crate::{device, session};
 
 impl Control {
     /// With a link that sets the password. Whoever has the address and has never shown a code gets the new
@@ -25,45 +27,37 @@ impl Control {
         })
     }
 
-    /// Unless it was removed.
-    pub fn ops_user(&self, id: OpsUserId) -> Answer<'_, Option<OpsUser>> {
-        self.read(move |db| find(db, id))
-    }
-
-    /// By the address, in any case, unless it was removed.
-    pub fn ops_user_by_email(&self, email: String) -> Answer<'_, Option<OpsUser>> {
-        self.read(move |db| by_email(db, &email))
-    }
-
-    /// Ends all sessions, and forgets password, authenticator and link. The id stays known; the address is
-    /// free.
+    /// Ends all sessions, and forgets password, authenticator, link and browsers. The id stays known; the
+    /// address is free.
     pub fn remove_ops_user(&self, email: String, now_ms: u64) -> Answer<'_, Option<OpsUser>> {
         self.change(Lock::Order, move |db| {
-            let Some(user) = by_email(db, &email)? else { return Ok(None) };
+            let Some((user, _)) = OpsUser::by_email(db, &email)? else { return Ok(None) };
             let sql = "UPDATE {ops_users} SET password_hash = NULL, secret = NULL, last_step = NULL, link_digest = NULL, link_expires_at_ms = NULL, removed_at_ms = ?2
                        WHERE id = ?1";
             db.execute(sql, params![user.id, now_ms])?;
-            end_sessions(db, user.id)?;
+            session::end_all::<OpsUser>(db, user.id, None)?;
+            device::forget::<OpsUser>(db, user.id)?;
             Ok(Some(user))
         })
     }
 
-    /// Sets the password by a link, which works once, and ends all sessions. Nothing if there is no such
-    /// link, or it is over.
+    /// Sets the password by a link, which works once, offers the secret of an authenticator unless there is
+    /// one, and ends all sessions. None if there is no such link, or it is over.
     pub fn enrol_ops_user(
         &self,
         link: Hash,
         now_ms: u64,
         password_hash: String,
+        secret: Vec<u8>,
     ) -> Answer<'_, Option<OpsUser>> {
         self.change(Lock::Order, move |db| {
             let sql =
                 format!("{} WHERE link_digest = ?1 AND link_expires_at_ms > ?2 AND {STAYS}", OPS_USERS.select);
             let Some(user) = one(db, &sql, params![link, now_ms], read)? else { return Ok(None) };
-            let sql = "UPDATE {ops_users} SET password_hash = ?2, link_digest = NULL, link_expires_at_ms = NULL WHERE id = ?1";
-            db.execute(sql, params![user.id, password_hash])?;
-            end_sessions(db, user.id)?;
-            find(db, user.id)
+            let sql = "UPDATE {ops_users} SET password_hash = ?2, secret = COALESCE(secret, ?3), link_digest = NULL, link_expires_at_ms = NULL WHERE id = ?1";
+            db.execute(sql, params![user.id, password_hash, secret])?;
+            session::end_all::<OpsUser>(db, user.id, None)?;
+            OpsUser::find(db, user.id)
         })
     }
 
@@ -79,20 +73,7 @@ impl Control {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OpsUserId(pub Uuid);
-
-impl From<OpsUserId> for Value {
-    fn from(id: OpsUserId) -> Value {
-        id.0.into()
-    }
-}
-
-impl FromValue for OpsUserId {
-    fn from_value(value: &Value) -> Option<OpsUserId> {
-        Uuid::from_value(value).map(OpsUserId)
-    }
-}
+account_id!(OpsUserId);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewOpsUser {
@@ -132,6 +113,34 @@ impl OpsUser {
     }
 }
 
+/// One that was removed is found no more. There are no recovery codes: the host is the recovery.
+impl Account for OpsUser {
+    type Id = OpsUserId;
+    const TABLES: Tables = Tables {
+        accounts: "{ops_users}",
+        sessions: "{ops_sessions}",
+        devices: "{ops_devices}",
+        owner: "user_id",
+        authenticators: "{ops_users}",
+        holder: "id",
+    };
+    const ALWAYS_NEEDS_CODE: bool = true;
+
+    fn id(&self) -> OpsUserId {
+        self.id
+    }
+
+    fn find(db: &mut dyn Db, id: OpsUserId) -> Result<Option<OpsUser>, DbError> {
+        one(db, &format!("{} WHERE id = ?1 AND {STAYS}", OPS_USERS.select), params![id], read)
+    }
+
+    fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<(OpsUser, Option<String>)>, DbError> {
+        let sql = format!("{} WHERE email_lower = ?1 AND {STAYS}", OPS_USERS.select);
+        let user = one(db, &sql, params![email.to_lowercase()], read)?;
+        Ok(user.map(|user| (user.clone(), user.password_hash)))
+    }
+}
+
 /// Without its secrets.
 impl std::fmt::Debug for OpsUser {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -151,7 +160,7 @@ const STAYS: &str = "removed_at_ms IS NULL";
 
 fn add(db: &mut dyn Db, new: NewOpsUser) -> Result<OpsUser, DbError> {
     let NewOpsUser { id, email, link, created_at_ms } = new;
-    if let Some(known) = by_email(db, &email)? {
+    if let Some((known, _)) = OpsUser::by_email(db, &email)? {
         if known.is_enrolled() {
             return Err(DbError::AlreadyExists);
         }
@@ -188,28 +197,6 @@ fn insert(db: &mut dyn Db, user: &OpsUser) -> Result<(), DbError> {
         user.removed_at_ms,
     ];
     db.execute(sql, params).map(drop)
-}
-
-pub(crate) fn find(db: &mut dyn Db, id: OpsUserId) -> Result<Option<OpsUser>, DbError> {
-    one(db, &format!("{} WHERE id = ?1 AND {STAYS}", OPS_USERS.select), params![id], read)
-}
-
-/// A code of this step was right for this secret. Whether it is the first use of the step, and of any after
-/// it.
-pub(crate) fn use_step(db: &mut dyn Db, id: OpsUserId, secret: &[u8], step: u64) -> Result<bool, DbError> {
-    let sql = format!(
-        "UPDATE {{ops_users}} SET last_step = ?3 WHERE id = ?1 AND secret = ?2 AND (last_step IS NULL OR last_step < ?3) AND {STAYS}"
-    );
-    Ok(db.execute(&sql, params![id, secret.to_vec(), step])? > 0)
-}
-
-pub(crate) fn end_sessions(db: &mut dyn Db, id: OpsUserId) -> Result<(), DbError> {
-    db.execute("DELETE FROM {ops_sessions} WHERE user_id = ?1", params![id]).map(drop)
-}
-
-fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<OpsUser>, DbError> {
-    let sql = format!("{} WHERE email_lower = ?1 AND {STAYS}", OPS_USERS.select);
-    one(db, &sql, params![email.to_lowercase()], read)
 }
 
 fn read(row: &Row) -> Result<OpsUser, DbError> {

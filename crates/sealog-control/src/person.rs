@@ -1,35 +1,23 @@
 //! People: one account by e-mail address, whatever the number of tenants it is a member of.
 
-use sealog_core::id::Uuid;
+use sealog_core::id::{Hash, Uuid};
 
+use crate::account::{Account, Tables, account_id};
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, Listed, Row, Value, count, one, params};
+use crate::db::{Db, DbError, FromValue, Listed, Row, Value, one, params};
 
 impl Control {
     pub fn person(&self, id: PersonId) -> Answer<'_, Option<Person>> {
-        self.read(move |db| find(db, id))
+        self.account(id)
     }
 
     /// By e-mail address, in any case; with the hash of the password, if there is one.
     pub fn person_by_email(&self, email: String) -> Answer<'_, Option<(Person, Option<String>)>> {
-        self.read(move |db| by_email(db, &email))
+        self.account_by_email(email)
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PersonId(pub Uuid);
-
-impl From<PersonId> for Value {
-    fn from(id: PersonId) -> Value {
-        id.0.into()
-    }
-}
-
-impl FromValue for PersonId {
-    fn from_value(value: &Value) -> Option<PersonId> {
-        Uuid::from_value(value).map(PersonId)
-    }
-}
+account_id!(PersonId);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPerson {
@@ -51,6 +39,37 @@ pub struct Person {
     pub created_at_ms: u64,
 }
 
+impl Account for Person {
+    type Id = PersonId;
+    const TABLES: Tables = Tables {
+        accounts: "{persons}",
+        sessions: "{sessions}",
+        devices: "{devices}",
+        owner: "person_id",
+        authenticators: "{authenticators}",
+        holder: "person_id",
+    };
+    const ALWAYS_NEEDS_CODE: bool = false;
+
+    fn id(&self) -> PersonId {
+        self.id
+    }
+
+    fn find(db: &mut dyn Db, id: PersonId) -> Result<Option<Person>, DbError> {
+        one(db, &format!("{} WHERE id = ?1", PERSONS.select), params![id], read)
+    }
+
+    fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<(Person, Option<String>)>, DbError> {
+        let sql = format!("{} WHERE email_lower = ?1", PERSONS.select);
+        one(db, &sql, params![email.to_lowercase()], |row| Ok((read(row)?, row.get("password_hash")?)))
+    }
+
+    fn use_recovery_code(db: &mut dyn Db, id: PersonId, digest: Hash) -> Result<bool, DbError> {
+        let sql = "DELETE FROM {recovery_codes} WHERE person_id = ?1 AND digest = ?2";
+        Ok(db.execute(sql, params![id, digest])? > 0)
+    }
+}
+
 const PERSONS: Listed = Listed {
     select: "SELECT id, email, password_hash, verified, created_at_ms FROM {persons}",
     table: "persons",
@@ -59,7 +78,7 @@ const PERSONS: Listed = Listed {
 
 /// Whoever has the address already is that person, and nothing of it is changed.
 pub(crate) fn find_or_create(db: &mut dyn Db, new: NewPerson) -> Result<Person, DbError> {
-    if let Some((person, _)) = by_email(db, &new.email)? {
+    if let Some((person, _)) = Person::by_email(db, &new.email)? {
         return Ok(person);
     }
     let NewPerson { id, email, password_hash, verified, created_at_ms } = new;
@@ -75,20 +94,10 @@ fn insert(db: &mut dyn Db, person: &Person, password_hash: Option<&str>) -> Resu
     db.execute(sql, params).map(drop)
 }
 
-pub(crate) fn find(db: &mut dyn Db, id: PersonId) -> Result<Option<Person>, DbError> {
-    one(db, &format!("{} WHERE id = ?1", PERSONS.select), params![id], read)
-}
-
 /// Whoever sets a password by a link that was mailed to the address has shown that it is theirs.
 pub(crate) fn set_password(db: &mut dyn Db, id: PersonId, password_hash: &str) -> Result<(), DbError> {
     let sql = "UPDATE {persons} SET password_hash = ?2, verified = true WHERE id = ?1";
     db.execute(sql, params![id, password_hash]).map(drop)
-}
-
-/// Whether this is still the hash of the person's password.
-pub(crate) fn has_password(db: &mut dyn Db, id: PersonId, hash: &str) -> Result<bool, DbError> {
-    let sql = "SELECT count(*) AS count FROM {persons} WHERE id = ?1 AND password_hash = ?2";
-    Ok(count(db, sql, params![id, hash])? > 0)
 }
 
 /// An address that the person is known to have, and a password.
@@ -98,17 +107,12 @@ pub(crate) fn set_account(
     email: &str,
     password_hash: &str,
 ) -> Result<Option<Person>, DbError> {
-    if by_email(db, email)?.is_some_and(|(other, _)| other.id != id) {
+    if Person::by_email(db, email)?.is_some_and(|(other, _)| other.id != id) {
         return Err(DbError::AlreadyExists);
     }
     let sql = "UPDATE {persons} SET email = ?2, email_lower = ?3, password_hash = ?4, verified = true WHERE id = ?1";
     db.execute(sql, params![id, email, email.to_lowercase(), password_hash])?;
-    find(db, id)
-}
-
-pub(crate) fn by_email(db: &mut dyn Db, email: &str) -> Result<Option<(Person, Option<String>)>, DbError> {
-    let sql = format!("{} WHERE email_lower = ?1", PERSONS.select);
-    one(db, &sql, params![email.to_lowercase()], |row| Ok((read(row)?, row.get("password_hash")?)))
+    Person::find(db, id)
 }
 
 fn read(row: &Row) -> Result<Person, DbError> {

@@ -22,7 +22,6 @@ use crate::key::ApiKey;
 use crate::link::Link;
 use crate::membership::Membership;
 use crate::muted_notice::MutedNotice;
-use crate::ops_session::OpsSession;
 use crate::ops_user::OpsUser;
 use crate::outbox::KeptNotice;
 use crate::pending::PendingRecord;
@@ -33,8 +32,8 @@ use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
     action, authenticator, case_entry, case_event, case_letter, case_package, case_record, case_search,
-    device, exports, job, key, link, membership, muted_notice, ops_session, ops_user, outbox, pending,
-    person, project, saved_view, session, settings, system_project, tenant, version,
+    device, exports, job, key, link, membership, muted_notice, ops_user, outbox, pending, person, project,
+    saved_view, session, settings, system_project, tenant, version,
 };
 
 impl Control {
@@ -72,12 +71,12 @@ pub struct ControlSnapshot {
     /// With the hash of their password.
     pub persons: Vec<(Person, Option<String>)>,
     pub memberships: Vec<Membership>,
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<Session<Person>>,
     /// With the digests of the recovery codes that are left.
     pub authenticators: Vec<(Authenticator, Vec<Hash>)>,
     pub links: Vec<Link>,
     pub saved_views: Vec<SavedView>,
-    pub devices: Vec<Device>,
+    pub devices: Vec<Device<Person>>,
     pub muted_notices: Vec<MutedNotice>,
     pub notices: Vec<KeptNotice>,
     pub jobs: Vec<Job>,
@@ -92,7 +91,8 @@ pub struct ControlSnapshot {
     pub records: Vec<PendingRecord>,
     /// Those that were removed included.
     pub ops_users: Vec<OpsUser>,
-    pub ops_sessions: Vec<OpsSession>,
+    pub ops_sessions: Vec<Session<OpsUser>>,
+    pub ops_devices: Vec<Device<OpsUser>>,
 }
 
 /// Every table, each before those that it points at.
@@ -128,6 +128,7 @@ const TABLES: &[&str] = &[
     "project_frameworks",
     "projects",
     "tenants",
+    "ops_devices",
     "ops_sessions",
     "ops_users",
 ];
@@ -159,7 +160,8 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         case_letters: case_letter::export(db)?,
         records: pending::export(db)?,
         ops_users: ops_user::export(db)?,
-        ops_sessions: ops_session::export(db)?,
+        ops_sessions: session::export(db)?,
+        ops_devices: device::export(db)?,
     })
 }
 
@@ -192,5 +194,6 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     case_letter::import(db, &snapshot.case_letters)?;
     pending::import(db, snapshot.records)?;
     ops_user::import(db, &snapshot.ops_users)?;
-    ops_session::import(db, &snapshot.ops_sessions)
+    session::import(db, &snapshot.ops_sessions)?;
+    device::import(db, &snapshot.ops_devices)
 }

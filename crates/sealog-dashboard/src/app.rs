@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use sealog_engine::Service;
 
-use crate::assets::Assets;
-use crate::cookies::Cookies;
+use crate::cookies::PEOPLE;
+use crate::front::Site;
 use crate::reads::Reads;
 use crate::streams::{DOWNLOADS, LIVE_VIEWS, Streams};
 
@@ -24,8 +24,7 @@ pub type OnClaimed = Arc<dyn Fn() + Send + Sync>;
 pub struct Dashboard {
     pub(crate) service: Arc<Service>,
     pub(crate) config: Config,
-    pub(crate) cookies: Cookies,
-    pub(crate) assets: Assets,
+    pub(crate) site: Site,
     pub(crate) downloads: Streams,
     pub(crate) reads: Reads,
     pub(crate) streams: Streams,
@@ -40,10 +39,9 @@ impl Dashboard {
 
     pub fn new(service: Arc<Service>, config: Config, on_claimed: OnClaimed) -> Arc<Dashboard> {
         Arc::new(Dashboard {
-            cookies: Cookies::new(&service.settings.app_url),
+            site: Site::new::<Dashboard>(&PEOPLE, &service.settings.app_url, &config.docs_url),
             service,
             config,
-            assets: Assets::new("/app"),
             downloads: Streams::new(DOWNLOADS),
             reads: Reads::new(),
             streams: Streams::new(LIVE_VIEWS),

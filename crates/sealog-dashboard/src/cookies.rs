@@ -3,11 +3,40 @@
 
 use axum::http::HeaderMap;
 use axum::http::header::{COOKIE, HOST};
-use sealog_service::people::Token;
+use sealog_service::sign_in::Token;
 
-/// How cookies are written, which follows from how people reach the dashboard.
+/// The cookies of one kind of account. No name is another kind's, so that neither is ever read as the other.
+#[derive(Debug)]
+pub(crate) struct Jar {
+    /// Over HTTPS, and on this machine.
+    session: [&'static str; 2],
+    device: [&'static str; 2],
+    path: &'static str,
+    same_site: &'static str,
+}
+
+/// A browser takes a cookie of the prefix `__Host-` from HTTPS alone, from this host alone, for all of its
+/// paths.
+pub(crate) static PEOPLE: Jar = Jar {
+    session: ["__Host-sealog", "sealog_session"],
+    device: ["__Host-sealog_device", "sealog_device"],
+    path: "/",
+    same_site: "Lax",
+};
+
+/// `__Host-` would be for all paths; `__Secure-` is from HTTPS alone. Not even a link from elsewhere brings
+/// these cookies along.
+pub(crate) static OPERATORS: Jar = Jar {
+    session: ["__Secure-sealog-ops", "sealog_ops"],
+    device: ["__Secure-sealog-ops-device", "sealog_ops_device"],
+    path: "/ops",
+    same_site: "Strict",
+};
+
+/// How cookies are written, which follows from how a browser reaches the pages.
 #[derive(Clone, Debug)]
-pub(crate) struct Cookies {
+pub struct Cookies {
+    jar: &'static Jar,
     /// `https://host:port`
     origin: String,
     is_https: bool,
@@ -18,20 +47,16 @@ pub(crate) struct Cookies {
 const THEME_S: u64 = 365 * 24 * 60 * 60;
 /// The server's pages of the documentation know it by this name, too.
 const THEME: &str = "sealog_theme";
-/// A browser takes a cookie of this prefix from HTTPS alone, from this host alone, for all of its paths.
-const SESSION_HTTPS: &str = "__Host-sealog";
-const SESSION_LOOPBACK: &str = "sealog_session";
-const DEVICE_HTTPS: &str = "__Host-sealog_device";
-const DEVICE_LOOPBACK: &str = "sealog_device";
 /// As long as browsers keep a cookie: 400 days. Every sign-in sets it again.
 const DEVICE_S: u64 = 400 * 24 * 60 * 60;
 
 impl Cookies {
-    pub(crate) fn new(app_url: &str) -> Cookies {
-        let is_https = app_url.starts_with("https://");
-        let (scheme, rest) = app_url.split_once("://").unwrap_or(("http", app_url));
+    pub(crate) fn new(jar: &'static Jar, url: &str) -> Cookies {
+        let is_https = url.starts_with("https://");
+        let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
         let authority = rest.split('/').next().unwrap_or("");
         Cookies {
+            jar,
             origin: format!("{scheme}://{authority}").to_ascii_lowercase(),
             is_https,
             is_loopback: is_loopback(authority),
@@ -49,42 +74,36 @@ impl Cookies {
         self.is_https || self.is_loopback && host.is_some_and(is_loopback)
     }
 
-    fn session_name(&self) -> &'static str {
-        if self.is_https { SESSION_HTTPS } else { SESSION_LOOPBACK }
+    pub(crate) fn session(&self, headers: &HeaderMap) -> Option<Token> {
+        cookie(headers, self.name(&self.jar.session)).and_then(Token::parse)
     }
 
-    pub(crate) fn session(&self, headers: &HeaderMap) -> Option<Token> {
-        cookie(headers, self.session_name()).and_then(Token::parse)
+    /// By which a browser is known again that has signed in before. It opens nothing.
+    pub(crate) fn device(&self, headers: &HeaderMap) -> Option<Token> {
+        cookie(headers, self.name(&self.jar.device)).and_then(Token::parse)
     }
 
     /// The cookie ends with the browser's session or with ours, whichever is first: the server decides.
     pub(crate) fn set_session(&self, token: &Token) -> String {
-        format!("{}={}; {}", self.session_name(), token.0.0, self.attributes())
+        format!("{}={}; {}", self.name(&self.jar.session), token.0.0, self.attributes())
     }
 
     pub(crate) fn clear_session(&self) -> String {
-        format!("{}=; Max-Age=0; {}", self.session_name(), self.attributes())
-    }
-
-    fn device_name(&self) -> &'static str {
-        if self.is_https { DEVICE_HTTPS } else { DEVICE_LOOPBACK }
-    }
-
-    /// By which a browser is known again that somebody has signed in with before. It opens nothing.
-    pub(crate) fn device(&self, headers: &HeaderMap) -> Option<Token> {
-        cookie(headers, self.device_name()).and_then(Token::parse)
+        format!("{}=; Max-Age=0; {}", self.name(&self.jar.session), self.attributes())
     }
 
     pub(crate) fn set_device(&self, token: &Token) -> String {
-        format!("{}={}; Max-Age={DEVICE_S}; {}", self.device_name(), token.0.0, self.attributes())
+        let name = self.name(&self.jar.device);
+        format!("{name}={}; Max-Age={DEVICE_S}; {}", token.0.0, self.attributes())
     }
 
-    fn attributes(&self) -> &'static str {
-        if self.is_https {
-            "Path=/; HttpOnly; Secure; SameSite=Lax"
-        } else {
-            "Path=/; HttpOnly; SameSite=Lax"
-        }
+    fn name(&self, [https, loopback]: &[&'static str; 2]) -> &'static str {
+        if self.is_https { https } else { loopback }
+    }
+
+    fn attributes(&self) -> String {
+        let secure = if self.is_https { "; Secure" } else { "" };
+        format!("Path={}; HttpOnly{secure}; SameSite={}", self.jar.path, self.jar.same_site)
     }
 }
 
@@ -160,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_session_is_safe_over_https_and_on_this_machine() {
-        let safe = |app_url, host: &str| Cookies::new(app_url).are_safe(&headers(&[("host", host)]));
+        let safe = |app_url, host: &str| Cookies::new(&PEOPLE, app_url).are_safe(&headers(&[("host", host)]));
         assert!(safe("https://log.example/app", "log.example"));
         // Where TLS ends is not for the server to know.
         assert!(safe("https://log.example/app", "10.0.0.1:8080"));
@@ -172,21 +191,49 @@ mod tests {
             assert!(!safe("http://127.0.0.1:8080/app", host), "{host}");
         }
         assert!(!safe("http://log.example/app", "localhost:8080"));
-        assert!(!Cookies::new("http://localhost/app").are_safe(&HeaderMap::new()));
+        assert!(!Cookies::new(&PEOPLE, "http://localhost/app").are_safe(&HeaderMap::new()));
     }
 
     #[test]
     fn the_cookie_of_https_is_bound_to_its_host() {
         let token = "a".repeat(64);
-        let set = Cookies::new("https://log.example/app").set_session(&Token::parse(&token).unwrap());
+        let set =
+            Cookies::new(&PEOPLE, "https://log.example/app").set_session(&Token::parse(&token).unwrap());
         assert_eq!(set, format!("__Host-sealog={token}; Path=/; HttpOnly; Secure; SameSite=Lax"));
-        let set = Cookies::new("http://localhost:1/app").set_session(&Token::parse(&token).unwrap());
+        let set = Cookies::new(&PEOPLE, "http://localhost:1/app").set_session(&Token::parse(&token).unwrap());
         assert_eq!(set, format!("sealog_session={token}; Path=/; HttpOnly; SameSite=Lax"));
     }
 
     #[test]
+    fn the_cookies_of_one_kind_are_never_those_of_the_other() {
+        let token = Token::parse(&"a".repeat(64)).unwrap();
+        let https = Cookies::new(&OPERATORS, "https://log.example/ops");
+        let attributes = "Path=/ops; HttpOnly; Secure; SameSite=Strict";
+        assert_eq!(
+            (https.set_session(&token), https.set_device(&token)),
+            (
+                format!("__Secure-sealog-ops={}; {attributes}", token.0.0),
+                format!("__Secure-sealog-ops-device={}; Max-Age=34560000; {attributes}", token.0.0)
+            )
+        );
+        let local = Cookies::new(&OPERATORS, "http://127.0.0.1:1/ops");
+        let attributes = "Path=/ops; HttpOnly; SameSite=Strict";
+        assert_eq!(local.set_session(&token), format!("sealog_ops={}; {attributes}", token.0.0));
+        let line = |name: &str| format!("{name}={}", token.0.0);
+        assert_eq!(local.session(&headers(&[("cookie", &line("sealog_ops"))])), Some(token.clone()));
+        assert_eq!(local.device(&headers(&[("cookie", &line("sealog_ops_device"))])), Some(token.clone()));
+        let names = |jar: &Jar| [jar.session, jar.device].concat();
+        for (cookies, foreign) in [(&local, names(&PEOPLE)), (&https, names(&PEOPLE))] {
+            for name in foreign {
+                let found = headers(&[("cookie", &line(name))]);
+                assert_eq!((cookies.session(&found), cookies.device(&found)), (None, None), "{name}");
+            }
+        }
+    }
+
+    #[test]
     fn cookies_are_found_among_others_and_what_is_no_token_is_none() {
-        let cookies = Cookies::new("https://log.example/app");
+        let cookies = Cookies::new(&PEOPLE, "https://log.example/app");
         let token = "b".repeat(64);
         let line = format!("a=1; __Host-sealog={token};sealog_theme=dark");
         let found = headers(&[("cookie", &line)]);
@@ -200,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_origin_is_that_of_the_address_without_its_path() {
-        assert_eq!(Cookies::new("https://Log.Example:8443/ui").origin(), "https://log.example:8443");
-        assert_eq!(Cookies::new("http://127.0.0.1:8080/app").origin(), "http://127.0.0.1:8080");
+        assert_eq!(Cookies::new(&PEOPLE, "https://Log.Example:8443/ui").origin(), "https://log.example:8443");
+        assert_eq!(Cookies::new(&PEOPLE, "http://127.0.0.1:8080/app").origin(), "http://127.0.0.1:8080");
     }
 }

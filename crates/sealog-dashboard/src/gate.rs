@@ -12,14 +12,15 @@ use sealog_control::{ListPage, Project};
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
 use sealog_core::reject::Code;
-use sealog_service::people::{SignedInPerson, Token};
+use sealog_service::people::{People, SignedInPerson};
+use sealog_service::sign_in::{Accounts, Failed, Token};
 use sealog_service::{Secret, Visit};
 use sealog_store::BoxFuture;
 
 use crate::app::Dashboard;
 use crate::capability::{Capability, may};
+use crate::front::{Front, Site};
 use crate::headers;
-use crate::layout::Plain;
 use crate::problem::Problem;
 use crate::request::{Asked, Place, encoded, is_form, see_other};
 
@@ -46,60 +47,56 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 pub(crate) type Answer = BoxFuture<'static, Result<Response, Problem>>;
-pub(crate) type Handler = fn(Arc<Dashboard>, Arc<Asked>) -> Answer;
+pub(crate) type Handler<F> = fn(Arc<F>, Arc<Asked<F>>) -> Answer;
 
 /// What the gate asks for before a page is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing: whoever asks is told who they are, if they are anybody.
+    /// Nothing. The page learns which account asks, if it is signed in.
     Nothing,
     /// A right password, with or without the code that has to follow it.
     Password,
-    /// Somebody who is signed in.
-    Person,
+    /// An account that is signed in, with its code.
+    SignedIn,
     /// A member of the path's `{organisation}`, or of that of its `{project}`, whose role includes this.
     Member(Capability),
 }
 
 /// Answers a request with the page of its route, or with why not.
-pub(crate) async fn pass(
-    app: &Arc<Dashboard>,
+pub(crate) async fn pass<F: Front>(
+    front: &Arc<F>,
     needs: Needs,
-    handler: Option<Handler>,
+    handler: Option<Handler<F>>,
     parameters: &RawPathParams,
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    let mut asked = begin(&parts, parameters, app.cookies.session(&parts.headers));
+    let mut asked = begin(&parts, parameters, front.site().cookies.session(&parts.headers));
     let checked = async {
-        check_request(app.cookies.origin(), &parts.method, &asked)?;
-        admit(app, needs, &mut asked).await?;
+        check_request(front.site().cookies.origin(), &parts.method, &asked)?;
+        admit(&**front, needs, &mut asked).await?;
         if parts.method == Method::POST {
             asked.form = match asked.path == UNSUBSCRIBE && !is_form(&asked.headers) {
                 // RFC 8058 lets a mail program write it as another kind of form, of which nothing is needed.
                 true => Vec::new(),
-                false => {
-                    let is_members = matches!(needs, Needs::Member(_));
-                    let most = if is_members { MEMBERS_FORM_BYTES_MAX } else { FORM_BYTES_MAX };
-                    read_form_below(&asked.headers, body, most).await?
-                }
+                false => read_form(needs, &asked.headers, body).await?,
             };
         }
         handler.ok_or_else(Problem::not_found)
     };
     let handler = match checked.await {
         Ok(handler) => handler,
-        Err(problem) => return problem.render(Plain::new(app, &asked), &asked),
+        Err(problem) => return problem.render(&**front, &asked),
     };
     let asked = Arc::new(asked);
-    match handler(Arc::clone(app), Arc::clone(&asked)).await {
+    match handler(Arc::clone(front), Arc::clone(&asked)).await {
         Ok(response) => response,
-        Err(problem) => problem.render(Plain::new(app, &asked), &asked),
+        Err(problem) => problem.render(&**front, &asked),
     }
 }
 
-/// A request of which nobody knows yet who makes it.
-pub(crate) fn begin(parts: &Parts, parameters: &RawPathParams, token: Option<Token>) -> Asked {
+/// A request of which is not known yet who makes it.
+fn begin<F: Front>(parts: &Parts, parameters: &RawPathParams, token: Option<Token>) -> Asked<F> {
     let visit: Visit = *parts.extensions.get().expect("the server says where a request comes from");
     Asked {
         visit,
@@ -110,12 +107,12 @@ pub(crate) fn begin(parts: &Parts, parameters: &RawPathParams, token: Option<Tok
         parameters: parameters.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         form: Vec::new(),
         who: None,
-        place: None,
+        place: F::Place::default(),
     }
 }
 
 /// What holds for every request, whoever makes it.
-pub(crate) fn check_request(origin: &str, method: &Method, asked: &Asked) -> Result<(), Problem> {
+fn check_request<F: Front>(origin: &str, method: &Method, asked: &Asked<F>) -> Result<(), Problem> {
     check_site(origin, method, asked)?;
     if asked.query.len() > QUERY_BYTES_MAX {
         return Err(Problem::new(
@@ -131,7 +128,7 @@ pub(crate) fn check_request(origin: &str, method: &Method, asked: &Asked) -> Res
 /// From a page that lets no address leave ([`headers::hides_origin`]), an old browser that does not name the
 /// site says `null` for the origin: its forms are accepted where what was typed is the proof, and no session
 /// is.
-fn check_site(own_origin: &str, method: &Method, asked: &Asked) -> Result<(), Problem> {
+fn check_site<F: Front>(own_origin: &str, method: &Method, asked: &Asked<F>) -> Result<(), Problem> {
     let value = |name: HeaderName| asked.headers.get(name).map(HeaderValue::as_bytes);
     let is_ours = match (value(SEC_FETCH_SITE), value(ORIGIN)) {
         (Some(site), _) if *method == Method::GET => {
@@ -148,38 +145,78 @@ fn check_site(own_origin: &str, method: &Method, asked: &Asked) -> Result<(), Pr
     if is_ours { Ok(()) } else { Err(Problem::new(Code::RequestCrossSite, message)) }
 }
 
-async fn admit(app: &Dashboard, needs: Needs, asked: &mut Asked) -> Result<(), Problem> {
+async fn admit<F: Front>(front: &F, needs: Needs, asked: &mut Asked<F>) -> Result<(), Problem> {
     if let Some(token) = &asked.token {
-        asked.who = app.service.accounts.find(token).await?;
+        asked.who = front.accounts().find(token).await?;
     }
-    let has_code = asked.who.as_ref().is_some_and(|who| !who.session.needs_code);
-    match needs {
-        Needs::Nothing => {}
-        Needs::Password if asked.who.is_some() => {}
-        Needs::Person | Needs::Member(_) if has_code => {}
-        Needs::Person | Needs::Member(_) if asked.who.is_some() => {
-            return Err(see_other("/app/sign-in/code").into());
-        }
-        Needs::Password | Needs::Person | Needs::Member(_) => return Err(sign_in_first(asked).into()),
+    let step = asked.who.as_ref().map(F::next_step);
+    match (needs, step) {
+        (Needs::Nothing, _) | (_, Some(None)) | (Needs::Password, Some(_)) => {}
+        (_, Some(Some(next_step))) => return Err(see_other(next_step).into()),
+        (_, None) => return Err(sign_in_first(asked).into()),
     }
-    let must_enrol = asked.who.as_ref().is_some_and(|who| who.must_enrol.is_some());
-    if matches!(needs, Needs::Person | Needs::Member(_)) && must_enrol && !ENROLMENT.contains(&&*asked.path) {
-        return Err(see_other(ENROL).into());
+    if needs != Needs::Password {
+        // A session without its code counts as none.
+        asked.who = asked.who.take().filter(|who| F::next_step(who).is_none());
     }
-    if !has_code && needs != Needs::Password {
-        // Half a session is nobody.
-        asked.who = None;
-    }
-    if let (Needs::Member(capability), Some(who)) = (needs, &asked.who) {
-        asked.place = Some(find_place(app, asked, who, capability).await?);
-    }
-    Ok(())
+    front.enter(needs, asked).await
 }
 
 /// And come back to a page; to a form there is no way back.
-fn sign_in_first(asked: &Asked) -> Response {
+fn sign_in_first<F: Front>(asked: &Asked<F>) -> Response {
     let query = if asked.query.is_empty() { String::new() } else { format!("?{}", asked.query) };
-    see_other(&format!("/app/sign-in?next={}", encoded(&format!("{}{query}", asked.path))))
+    let next = encoded(&format!("{}{query}", asked.path));
+    see_other(&format!("{}/sign-in?next={next}", F::BASE))
+}
+
+impl Front for Dashboard {
+    type Kind = People;
+    type Place = Option<Place>;
+    const BASE: &'static str = "/app";
+    const WRONG_CODE: &'static str = "Wrong code, or already used. Enter a new one.";
+
+    fn accounts(&self) -> &Accounts<People> {
+        &self.service.accounts
+    }
+
+    fn site(&self) -> &Site {
+        &self.site
+    }
+
+    fn next_step(who: &SignedInPerson) -> Option<&'static str> {
+        who.session.needs_code.then_some("/app/sign-in/code")
+    }
+
+    fn arrival(next: &str) -> String {
+        format!("/app/signed-in?next={}", encoded(next))
+    }
+
+    fn too_many() -> Problem {
+        Problem::too_many()
+    }
+
+    fn notice_after(what: &str) -> Option<&'static str> {
+        match what {
+            "claim" => Some("Owner account created. Sign in with your new password."),
+            "reset" => Some("Password set. All sessions were signed out. Sign in with your new password."),
+            "invitation" => Some("Account created. Sign in with your new password."),
+            _ => None,
+        }
+    }
+
+    async fn enter(&self, needs: Needs, asked: &mut Asked) -> Result<(), Problem> {
+        let Some(who) = &asked.who else { return Ok(()) };
+        if matches!(needs, Needs::SignedIn | Needs::Member(_))
+            && who.must_enrol.is_some()
+            && !ENROLMENT.contains(&&*asked.path)
+        {
+            return Err(see_other(ENROL).into());
+        }
+        if let Needs::Member(capability) = needs {
+            asked.place = Some(find_place(self, asked, who, capability).await?);
+        }
+        Ok(())
+    }
 }
 
 /// The organisation and the project of the path. Unknown, foreign and not granted are one answer.
@@ -248,20 +285,13 @@ async fn find_project(app: &Dashboard, id: ProjectId) -> Result<Option<Project>,
 }
 
 pub(crate) fn of_control(error: sealog_store::StoreError) -> Problem {
-    sealog_service::people::Failed::from(error).into()
+    Failed::from(error).into()
 }
 
-pub(crate) async fn read_form(
+async fn read_form(
+    needs: Needs,
     headers: &HeaderMap,
     body: axum::body::Body,
-) -> Result<Vec<(String, Secret)>, Problem> {
-    read_form_below(headers, body, FORM_BYTES_MAX).await
-}
-
-async fn read_form_below(
-    headers: &HeaderMap,
-    body: axum::body::Body,
-    bytes_max: usize,
 ) -> Result<Vec<(String, Secret)>, Problem> {
     if !is_form(headers) {
         return Err(Problem::new(
@@ -269,6 +299,8 @@ async fn read_form_below(
             "This is not a valid form. Reload the page and try again.",
         ));
     }
+    let is_members = matches!(needs, Needs::Member(_));
+    let bytes_max = if is_members { MEMBERS_FORM_BYTES_MAX } else { FORM_BYTES_MAX };
     let body = to_bytes(body, bytes_max).await;
     let body = body.map_err(|_| {
         Problem::new(

@@ -6,6 +6,7 @@ use crate::app::Dashboard;
 use crate::assets::Assets;
 use crate::capability::Capability;
 use crate::cookies::Theme;
+use crate::front::Front;
 use crate::request::{Asked, Place};
 use crate::shortcuts;
 
@@ -24,22 +25,17 @@ pub(crate) struct Plain<'a> {
 
 impl<'a> Plain<'a> {
     pub(crate) fn new(app: &'a Dashboard, asked: &Asked) -> Plain<'a> {
-        Plain::beneath("/app", &app.assets, &app.config.docs_url, asked)
+        Plain::of(app, asked)
     }
 
-    pub(crate) fn beneath(
-        base: &'static str,
-        assets: &'a Assets,
-        docs_url: &'a str,
-        asked: &Asked,
-    ) -> Plain<'a> {
+    pub(crate) fn of<F: Front>(front: &'a F, asked: &Asked<F>) -> Plain<'a> {
         let query = if asked.query.is_empty() { String::new() } else { format!("?{}", asked.query) };
         Plain {
-            assets,
-            base,
+            assets: &front.site().assets,
+            base: F::BASE,
             theme: Theme::of(&asked.headers),
             here: format!("{}{query}", asked.path),
-            docs_url,
+            docs_url: &front.site().docs_url,
             version: VERSION,
         }
     }

@@ -6,9 +6,10 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sealog_core::reject::{Code, Reject};
 use sealog_service::admin::AdminError;
-use sealog_service::people::Failed;
+use sealog_service::sign_in::Failed;
 use sealog_store::StoreError;
 
+use crate::front::Front;
 use crate::layout::Plain;
 use crate::request::{Asked, html};
 
@@ -20,7 +21,7 @@ const BUSY_RETRY_AFTER_S: &str = "5";
 const DISK_FULL: &str = "The server's disk is full, so your change was not saved. Ask the operator to free space. Until then you can read, sign in, revoke keys and end access.";
 
 #[derive(Debug)]
-pub(crate) enum Problem {
+pub enum Problem {
     Code {
         code: Code,
         message: String,
@@ -119,7 +120,8 @@ struct Page<'a> {
 }
 
 impl Problem {
-    pub(crate) fn render(self, plain: Plain<'_>, asked: &Asked) -> Response {
+    pub(crate) fn render<F: Front>(self, front: &F, asked: &Asked<F>) -> Response {
+        let plain = Plain::of(front, asked);
         let (code, message) = match self {
             Problem::Elsewhere(response) => return *response,
             Problem::Code { code, message } => (code, message),

@@ -6,16 +6,19 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use sealog_control::{Membership, Project, Role, Tenant};
 use sealog_core::id::{ChainId, Mode};
-use sealog_service::people::{SignedInPerson, Token, Visitor};
+use sealog_service::people::SignedInPerson;
+use sealog_service::sign_in::{Browser, Kind, Token, Visitor};
 use sealog_service::{Secret, Visit};
 
+use crate::app::Dashboard;
 use crate::capability::{Capability, may};
+use crate::front::Front;
 
 const HX_REQUEST: HeaderName = HeaderName::from_static("hx-request");
 
 /// A request that has passed the gate.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub struct Asked<F: Front = Dashboard> {
     pub visit: Visit,
     pub headers: HeaderMap,
     pub path: String,
@@ -27,13 +30,13 @@ pub(crate) struct Asked {
     /// What the browser says to be.
     pub token: Option<Token>,
     /// Who that is.
-    pub who: Option<SignedInPerson>,
-    pub place: Option<Place>,
+    pub who: Option<<F::Kind as Kind>::Who>,
+    pub place: F::Place,
 }
 
 /// The organisation, and the project, that a page is about, with what the person is there.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub struct Place {
     pub tenant: Tenant,
     pub membership: Membership,
     /// Those that the person may see.
@@ -66,7 +69,7 @@ impl Place {
     }
 }
 
-impl Asked {
+impl<F: Front> Asked<F> {
     pub(crate) fn parameter(&self, name: &str) -> &str {
         self.parameters.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
@@ -100,6 +103,14 @@ impl Asked {
         Visitor { address: self.visit.address, user_agent }
     }
 
+    /// What the browser has to show when it signs in.
+    pub(crate) fn browser(&self, front: &F) -> Browser {
+        let device = front.site().cookies.device(&self.headers);
+        Browser { visitor: self.visitor(), session: self.token.clone(), device }
+    }
+}
+
+impl Asked {
     /// The gate lets nobody else through.
     pub(crate) fn person(&self) -> &SignedInPerson {
         self.who.as_ref().expect("the route needs somebody who is signed in")

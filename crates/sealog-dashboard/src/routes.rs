@@ -6,8 +6,7 @@ use axum::Router;
 
 use crate::app::Dashboard;
 use crate::capability::Capability;
-use crate::gate::{self, Handler, Needs};
-use crate::headers;
+use crate::gate::Needs;
 use crate::pages::{account, action, actions, claim, event, events, exports, forgot, framework, frameworks};
 use crate::pages::{
     case, case_history, case_holidays, case_identifiers, case_identity, case_register, cases, new_case,
@@ -15,23 +14,22 @@ use crate::pages::{
 use crate::pages::{case_package, case_response, case_review, case_search};
 use crate::pages::{invitation, keys, member, members, new_action, overview, permalink, projects, reset};
 use crate::pages::{
-    saved_views, shortcuts, sign_in, start, system_log, tail, theme, usage, verification, verification_run,
+    saved_views, shortcuts, start, system_log, tail, theme, usage, verification, verification_run,
 };
 use crate::pages::{settings, unsubscribe};
-use crate::routing::{self, row_type, rows};
-
-row_type!(Route, Needs, Handler);
+use crate::routing::{self, Route, rows};
+use crate::{assets, sign_in};
 
 /// All of them. A test walks the table and asks for each as everybody.
-pub fn table() -> &'static [Route] {
+pub fn table() -> &'static [Route<Dashboard>] {
     ROUTES
 }
 
-static ROUTES: &[Route] = rows! { Route:
+static ROUTES: &[Route<Dashboard>] = rows! {
     GET "/" Needs::Nothing => start::to_app;
     GET "/app" Needs::Nothing => start::show;
     GET "/app/signed-in" Needs::Nothing => start::signed_in;
-    GET "/app/static/{hash}/{file}" Needs::Nothing => start::asset;
+    GET "/app/static/{hash}/{file}" Needs::Nothing => assets::serve;
     POST "/app/theme" Needs::Nothing => theme::choose;
     GET "/app/sign-in" Needs::Nothing => sign_in::show;
     POST "/app/sign-in" Needs::Nothing => sign_in::submit;
@@ -46,15 +44,15 @@ static ROUTES: &[Route] = rows! { Route:
     POST "/app/reset" Needs::Nothing => reset::submit;
     GET "/app/invitation" Needs::Nothing => invitation::show;
     POST "/app/invitation" Needs::Nothing => invitation::submit;
-    GET "/app/account" Needs::Person => account::show;
-    POST "/app/account/password" Needs::Person => account::change_password;
-    POST "/app/account/authenticator" Needs::Person => account::offer_authenticator;
-    POST "/app/account/authenticator/confirm" Needs::Person => account::confirm_authenticator;
-    POST "/app/account/authenticator/remove" Needs::Person => account::remove_authenticator;
-    POST "/app/account/recovery-codes" Needs::Person => account::new_recovery_codes;
-    POST "/app/account/sessions" Needs::Person => account::end_sessions;
-    POST "/app/account/shortcuts" Needs::Person => shortcuts::choose;
-    POST "/app/account/notifications" Needs::Person => account::choose_notices;
+    GET "/app/account" Needs::SignedIn => account::show;
+    POST "/app/account/password" Needs::SignedIn => account::change_password;
+    POST "/app/account/authenticator" Needs::SignedIn => account::offer_authenticator;
+    POST "/app/account/authenticator/confirm" Needs::SignedIn => account::confirm_authenticator;
+    POST "/app/account/authenticator/remove" Needs::SignedIn => account::remove_authenticator;
+    POST "/app/account/recovery-codes" Needs::SignedIn => account::new_recovery_codes;
+    POST "/app/account/sessions" Needs::SignedIn => account::end_sessions;
+    POST "/app/account/shortcuts" Needs::SignedIn => shortcuts::choose;
+    POST "/app/account/notifications" Needs::SignedIn => account::choose_notices;
     GET "/app/unsubscribe" Needs::Nothing => unsubscribe::show;
     POST "/app/unsubscribe" Needs::Nothing => unsubscribe::submit;
     GET "/app/p/{project}/{mode}" Needs::Member(Capability::ReadEvents) => overview::show;
@@ -62,7 +60,7 @@ static ROUTES: &[Route] = rows! { Route:
     GET "/app/p/{project}/{mode}/frameworks/{framework}" Needs::Member(Capability::ViewFrameworks) => framework::show;
     GET "/app/p/{project}/{mode}/frameworks/{framework}/change" Needs::Member(Capability::ManageFrameworks) => framework::ask;
     POST "/app/p/{project}/{mode}/frameworks/{framework}/change" Needs::Member(Capability::ManageFrameworks) => framework::change;
-    GET "/app/e/{log_id}" Needs::Person => permalink::show;
+    GET "/app/e/{log_id}" Needs::SignedIn => permalink::show;
     GET "/app/p/{project}/{mode}/tail" Needs::Member(Capability::ReadEvents) => tail::show;
     GET "/app/p/{project}/{mode}/views" Needs::Member(Capability::ReadEvents) => saved_views::show;
     POST "/app/p/{project}/{mode}/views/save" Needs::Member(Capability::ReadEvents) => saved_views::save;
@@ -150,15 +148,6 @@ impl Dashboard {
     /// For `sealog_server::serve_with_pages`, which adds what it knows of a request
     /// ([`sealog_service::Visit`]).
     pub fn router(self: &Arc<Dashboard>) -> Router {
-        let app = Arc::clone(self);
-        // What is not in the table gets a page that says so.
-        routing::router(ROUTES, "/app/{*rest}", move |row: Option<&'static Route>, parameters, request| {
-            let app = Arc::clone(&app);
-            async move {
-                let (path, needs) = row.map_or(("", Needs::Nothing), |row| (row.path, row.needs));
-                let handler = row.map(|row| row.handler);
-                headers::add(path, gate::pass(&app, needs, handler, &parameters, request).await)
-            }
-        })
+        routing::router(self, ROUTES)
     }
 }

@@ -1,80 +1,68 @@
-//! What the table of the pages and that of the console have in common: what a row is, and how rows become a
-//! router.
+//! What a row of a table of routes is, and how rows become a router.
+
+use std::fmt;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{RawPathParams, Request};
 use axum::http::Method;
-use axum::response::Response;
-use axum::routing::{MethodFilter, MethodRouter};
+use axum::routing::{MethodFilter, MethodRouter, get};
 
-/// A row of a table, as far as a router needs to know it.
-pub(crate) trait Row: Sync + 'static {
-    fn path(&self) -> &'static str;
-    fn method(&self) -> &Method;
+use crate::front::Front;
+use crate::gate::{self, Handler, Needs};
+use crate::headers;
+
+/// A row of a table: with what its gate asks for, and who answers.
+pub struct Route<F: Front> {
+    pub path: &'static str,
+    pub method: Method,
+    pub needs: Needs,
+    pub(crate) handler: Handler<F>,
 }
 
-/// The type of the rows of a table: with what its gate asks for, and who answers.
-macro_rules! row_type {
-    ($row:ident, $needs:ty, $handler:ty) => {
-        pub struct $row {
-            pub path: &'static str,
-            pub method: axum::http::Method,
-            pub needs: $needs,
-            handler: $handler,
-        }
-
-        impl std::fmt::Debug for $row {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, "{} {} ({:?})", self.method, self.path, self.needs)
-            }
-        }
-
-        impl $crate::routing::Row for $row {
-            fn path(&self) -> &'static str {
-                self.path
-            }
-
-            fn method(&self) -> &axum::http::Method {
-                &self.method
-            }
-        }
-    };
+impl<F: Front> fmt::Debug for Route<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({:?})", self.method, self.path, self.needs)
+    }
 }
 
 /// Rows of a table, one in each line: method, path, what it needs, and who answers.
 macro_rules! rows {
-    ($row:ident: $($method:ident $path:literal $needs:expr => $module:ident::$handler:ident;)*) => {
-        &[$($row {
+    ($($method:ident $path:literal $needs:expr => $module:ident::$handler:ident;)*) => {
+        &[$($crate::routing::Route {
             path: $path,
             method: axum::http::Method::$method,
             needs: $needs,
-            handler: |app, asked| Box::pin($module::$handler(app, asked)),
+            handler: |front, asked| Box::pin($module::$handler(front, asked)),
         }),*]
     };
 }
 
-pub(crate) use {row_type, rows};
+pub(crate) use rows;
 
-/// `answer` is asked with the row of a request; for what is below `elsewhere` and in no row, without one.
-pub(crate) fn router<R: Row, F: Future<Output = Response> + Send + 'static>(
-    rows: &'static [R],
-    elsewhere: &str,
-    answer: impl Fn(Option<&'static R>, RawPathParams, Request) -> F + Clone + Send + Sync + 'static,
-) -> Router {
+/// What is beneath the site and not in the table gets a page that says so.
+pub(crate) fn router<F: Front>(front: &Arc<F>, rows: &'static [Route<F>]) -> Router {
+    let answer = |row: Option<&'static Route<F>>| {
+        let front = Arc::clone(front);
+        move |parameters: RawPathParams, request: Request| {
+            let front = Arc::clone(&front);
+            async move {
+                let (path, needs) = row.map_or(("", Needs::Nothing), |row| (row.path, row.needs));
+                let handler = row.map(|row| row.handler);
+                headers::add(path, gate::pass(&front, needs, handler, &parameters, request).await)
+            }
+        }
+    };
     let mut router = Router::new();
-    let mut paths: Vec<&'static str> = rows.iter().map(Row::path).collect();
+    let mut paths: Vec<&'static str> = rows.iter().map(|row| row.path).collect();
     paths.dedup();
     for path in paths {
         let mut methods = MethodRouter::new();
-        for row in rows.iter().filter(|row| row.path() == path) {
-            let filter = MethodFilter::try_from(row.method().clone()).expect("a method that HTTP itself has");
-            let answer = answer.clone();
-            let asked =
-                move |parameters: RawPathParams, request: Request| answer(Some(row), parameters, request);
-            methods = methods.on(filter, asked);
+        for row in rows.iter().filter(|row| row.path == path) {
+            let filter = MethodFilter::try_from(row.method.clone()).expect("a method that HTTP itself has");
+            methods = methods.on(filter, answer(Some(row)));
         }
         router = router.route(path, methods);
     }
-    let asked = move |parameters: RawPathParams, request: Request| answer(None, parameters, request);
-    router.route(elsewhere, axum::routing::get(asked))
+    router.route(&format!("{}/{{*rest}}", F::BASE), get(answer(None)))
 }

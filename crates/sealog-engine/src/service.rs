@@ -12,10 +12,11 @@ use sealog_service::jobs::{Pace, Runner};
 use sealog_service::mail::Mailer;
 use sealog_service::notices::Reminders;
 use sealog_service::notify::Notifier;
-use sealog_service::ops::{Desk, OpsAccounts};
-use sealog_service::people::{Accounts, FailedSignIns};
+use sealog_service::ops::{Desk, Operators};
+use sealog_service::people::{FailedSignIns, People};
 use sealog_service::quota::{Changed, Quotas};
 use sealog_service::retention::Retention;
+use sealog_service::sign_in::Accounts;
 use sealog_service::supervise::Supervision;
 use sealog_service::system_chain::{Drain, Turns, Wake};
 use sealog_service::verification::{Baseline, DerivedCheck, Figures, Scheduler, Verifications, Verifier};
@@ -32,13 +33,13 @@ pub struct Service {
     pub settings: Settings,
     pub ingest: Ingest,
     pub admin: Admin,
-    pub accounts: Accounts,
+    pub accounts: Accounts<People>,
     pub notifier: Notifier,
     pub exporter: Exporter,
     pub verifications: Verifications,
     pub cases: CaseDesk,
     pub disclosures: Disclosures,
-    pub operators: OpsAccounts,
+    pub operators: Accounts<Operators>,
     pub ops_desk: Desk,
     pub drain: Arc<Drain>,
     pub runner: Arc<Runner>,
@@ -99,10 +100,9 @@ impl Service {
             })
         };
         let accounts = Accounts::new(
+            People { wake: records.clone() },
             Arc::clone(&control),
             Arc::clone(&world),
-            settings.app_url.clone(),
-            records.clone(),
             Arc::clone(admin.sign_ins()),
         );
         let quotas = {
@@ -156,7 +156,7 @@ impl Service {
         let (of_control, of_world) = (|| Arc::clone(&control), || Arc::clone(&world));
         Arc::new(Service {
             cases: CaseDesk::new(&control, of_world(), records.clone(), case_events),
-            operators: OpsAccounts::new(of_control(), of_world()),
+            operators: Accounts::new(Operators, of_control(), of_world(), Arc::default()),
             mailer: Mailer {
                 control: of_control(),
                 world: of_world(),

@@ -4,8 +4,8 @@
 //! and [`system_chain`] seals what they have done. Background loops are what follows without anybody waiting
 //! for it: quota notices ([`quota`]), reminders ([`notices`]), mails ([`mail`]), the geo database ([`geo`]),
 //! and jobs that people start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are files
-//! of events. [`people`] is how people sign in, [`search`] how they find events, [`ops`] those who run the
-//! instance. Each part takes what it uses, and none knows of the whole program.
+//! of events. [`sign_in`] is how accounts of every kind sign in, [`people`] what people do with theirs,
+//! [`search`] how they find events, [`ops`] those who run the instance. Each part takes what it uses, and none knows of the whole program.
 
 pub mod adapters;
 pub mod address;
@@ -33,6 +33,7 @@ pub mod retention;
 pub mod search;
 mod secret;
 pub mod seqs;
+pub mod sign_in;
 pub mod stamp;
 mod stop;
 pub mod supervise;

@@ -33,7 +33,7 @@ use sealog_store::world::World;
 use sha2::{Digest, Sha256};
 
 use crate::notices::{self, NoText};
-use crate::people::Token;
+use crate::sign_in::Token;
 use crate::stop::Stop;
 use crate::supervise::caught;
 use crate::text::Text;

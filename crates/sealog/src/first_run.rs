@@ -24,6 +24,7 @@ use sealog_service::Secret;
 use sealog_service::admin::first::First;
 use sealog_service::admin::{Actor, Admin, AdminError};
 use sealog_service::people::{self, OWNER};
+use sealog_service::sign_in::Failed;
 use sealog_store::StoreError;
 use sealog_store::world::World;
 
@@ -118,7 +119,7 @@ async fn renew_claim(
         return Ok(());
     }
     let made = people::make_reset_link(control, world, addresses.app_url, OWNER).await;
-    let made = made.map_err(|people::Failed(error)| Failure::Store(error))?;
+    let made = made.map_err(|Failed(error)| Failure::Store(error))?;
     let Some(people::HostLink { url: link, .. }) = made else { return Ok(()) };
     if io::stdout().is_terminal() {
         println!(
@@ -245,6 +246,7 @@ mod tests {
     use sealog_control::{Claimed, KeyAccess, Records};
     use sealog_core::key;
     use sealog_core::plan::Plan;
+    use sealog_service::sign_in::Token;
     use sealog_service::system_chain::Wake;
     use sealog_store::embedded::{EmbeddedStore, Options};
     use sealog_store::world::SystemWorld;
@@ -336,11 +338,11 @@ mod tests {
         SystemWorld.now_ms()
     }
 
-    fn claim_in(path: &Path) -> Option<people::Token> {
+    fn claim_in(path: &Path) -> Option<Token> {
         let text = std::fs::read_to_string(path).unwrap();
         let link =
             text.split_whitespace().find_map(|word| word.strip_prefix(APP_URL)?.strip_prefix("/claim#"));
-        link.and_then(people::Token::parse)
+        link.and_then(Token::parse)
     }
 
     #[test]
@@ -394,8 +396,7 @@ mod tests {
             prepare_in(dir.path(), &store, Later).unwrap();
             let second = claim_in(&file).unwrap();
             assert_ne!(first, second);
-            let works =
-                |token: &people::Token| wait(store.link(token.digest(), Later.now_ms())).unwrap().is_some();
+            let works = |token: &Token| wait(store.link(token.digest(), Later.now_ms())).unwrap().is_some();
             assert_eq!((works(&first), works(&second)), (false, true));
             let tenants = wait(store.tenants(ListPage { after: None, limit: 9 })).unwrap();
             let told = wait(store.pending_records(tenants[0].id, 9)).unwrap().pop().unwrap().draft;

@@ -122,6 +122,7 @@ conformance! {
         a_session_begins_with_the_password_that_the_person_has
         a_person_has_at_most_twenty_sessions_and_the_one_that_was_unused_for_longest_ends
         a_whole_session_begins_with_a_code_once_there_is_an_authenticator
+        sessions_without_their_code_end_no_whole_one
     }
     authenticator: {
         an_authenticator_counts_from_its_first_code_on
@@ -258,6 +259,7 @@ conformance! {
         sessions_of_an_operator_end_with_time_and_idleness
         a_removed_operator_has_no_session_no_password_and_no_way_back
         an_operator_and_a_person_with_the_same_token_have_nothing_in_common
+        browsers_of_an_operator_are_known_until_the_operator_is_removed
     }
     system_project: {
         a_tenant_has_one_system_project_that_is_made_once

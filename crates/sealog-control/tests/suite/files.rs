@@ -169,10 +169,10 @@ fn furnish(store: &Control) {
     wait(store.notice_attempted(1, sent)).unwrap();
 }
 
-fn new_session(n: u64, created_at_ms: u64, expires_at_ms: u64) -> Session {
+fn new_session(n: u64, created_at_ms: u64, expires_at_ms: u64) -> Session<Person> {
     Session {
         token_digest: digest(n),
-        person_id: PersonId(id(1)),
+        account_id: PersonId(id(1)),
         needs_code: false,
         created_at_ms,
         expires_at_ms,
@@ -191,7 +191,7 @@ fn everything(store: &Control) -> Vec<String> {
         format!("{:?}", wait(store.actions(TENANT)).unwrap()),
         format!("{:?}", wait(store.members(TENANT, ALL)).unwrap()),
         format!("{:?}", wait(store.person_by_email("a@EXAMPLE.com".into())).unwrap()),
-        format!("{:?}", wait(store.session(digest(1), MORNING_MS)).unwrap()),
+        format!("{:?}", wait(store.session::<Person>(digest(1), MORNING_MS)).unwrap()),
         format!("{:?}", wait(store.due_notices(MORNING_MS, 10)).unwrap()),
         format!("{:?}", wait(store.enqueue_notice(new_notice(80))).unwrap()),
     ];

@@ -192,9 +192,9 @@ fn on_a_full_disk_nobody_else_uses_up_the_room_for_signing_in_and_revoking() {
     };
     others();
     for number in 0..100u8 {
-        let session = Session {
+        let session = Session::<Person> {
             token_digest: Hash([number; 32]),
-            person_id: PersonId(Uuid([1; 16])),
+            account_id: PersonId(Uuid([1; 16])),
             needs_code: false,
             created_at_ms: 1,
             expires_at_ms: 1 << 60,

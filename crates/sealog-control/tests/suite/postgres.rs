@@ -514,9 +514,9 @@ fn furnish(control: &Control) {
     assert_eq!(wait(control.complete_export(ExportId(Uuid([8; 16])), totals)), Ok(Some(totals)));
     work_on_case(control, tenant_id, project_id, person_id);
     let token_digest = Hash([6; 32]);
-    let session = Session {
+    let session = Session::<Person> {
         token_digest,
-        person_id,
+        account_id: person_id,
         needs_code: false,
         created_at_ms: now,
         expires_at_ms: now + 9,
@@ -525,9 +525,9 @@ fn furnish(control: &Control) {
         address: None,
         user_agent: None,
     };
-    wait(control.create_session(session, None)).unwrap();
-    wait(control.touch_session(token_digest, now + 1)).unwrap();
-    wait(control.end_session(token_digest)).unwrap();
+    wait(control.create_session(session.clone(), None)).unwrap();
+    wait(control.touch_session::<Person>(token_digest, now + 1)).unwrap();
+    wait(control.end_session::<Person>(token_digest)).unwrap();
     let offered = Authenticator { person_id, secret: vec![1; 20], last_step: None, created_at_ms: now };
     assert!(wait(control.offer_authenticator(offered)).unwrap());
     let codes = vec![Hash([7; 32])];
@@ -535,8 +535,13 @@ fn furnish(control: &Control) {
         wait(control.confirm_authenticator(person_id, vec![1; 20], 1, codes, None, PersonRecords::none()))
             .unwrap()
     );
-    assert!(wait(control.use_step(person_id, 2)).unwrap());
-    assert!(wait(control.use_recovery_code(person_id, Hash([7; 32]))).unwrap());
+    for code in [Code::Step { secret: vec![1; 20], step: 2 }, Code::Recovery(Hash([7; 32]))] {
+        let half = Session { token_digest: Hash([16; 32]), needs_code: true, ..session.clone() };
+        let shown = Shown::Password { hash: "h2".into(), replaces: Some(token_digest) };
+        assert_eq!(wait(control.begin_session(half, shown, Room::Ordinary)), Ok(true));
+        let shown = Shown::Code { asked_by: Hash([16; 32]), code };
+        assert_eq!(wait(control.begin_session(session.clone(), shown, Room::Ordinary)), Ok(true));
+    }
     assert!(wait(control.remove_authenticator(person_id, PersonRecords::none())).unwrap());
     for count in [1, 2] {
         let counted = wait(control.count_attempt(vec![Hash([7; 32])], now, 9)).unwrap();

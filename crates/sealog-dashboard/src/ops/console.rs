@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
+use sealog_control::OpsUserId;
+use sealog_core::reject::Code;
 use sealog_engine::Service;
+use sealog_service::ops::{Operators, SignedInOperator};
+use sealog_service::sign_in::Accounts;
 
-use super::cookies::OpsCookies;
-use super::request::BASE;
-use crate::assets::Assets;
+use crate::cookies::OPERATORS;
+use crate::front::{Front, Site};
+use crate::problem::Problem;
+use crate::request::Asked;
 
 /// What the program knows of the instance that it is.
 #[derive(Clone)]
@@ -38,17 +43,58 @@ pub struct Room {
 pub struct Console {
     pub(super) service: Arc<Service>,
     pub(super) instance: Instance,
-    pub(super) cookies: OpsCookies,
-    pub(super) assets: Assets,
+    site: Site,
 }
 
 impl Console {
     pub fn new(service: Arc<Service>, instance: Instance) -> Arc<Console> {
-        Arc::new(Console {
-            cookies: OpsCookies::new(&instance.url),
-            assets: Assets::new(BASE),
-            service,
-            instance,
-        })
+        let site = Site::new::<Console>(&OPERATORS, &instance.url, &instance.docs_url);
+        Arc::new(Console { service, instance, site })
+    }
+}
+
+impl Front for Console {
+    type Kind = Operators;
+    type Place = ();
+    const BASE: &'static str = "/ops";
+    const WRONG_CODE: &'static str =
+        "Wrong code, or already used. Check the clock of your device and try again.";
+
+    fn accounts(&self) -> &Accounts<Operators> {
+        &self.service.operators
+    }
+
+    fn site(&self) -> &Site {
+        &self.site
+    }
+
+    fn next_step(who: &SignedInOperator) -> Option<&'static str> {
+        match (who.is_whole(), who.user.is_enrolled()) {
+            (true, _) => None,
+            (false, true) => Some("/ops/sign-in/code"),
+            (false, false) => Some("/ops/enrol/authenticator"),
+        }
+    }
+
+    fn arrival(next: &str) -> String {
+        if next.is_empty() { Console::BASE.to_owned() } else { next.to_owned() }
+    }
+
+    fn too_many() -> Problem {
+        let message = "Too many attempts for this account or from this address. Wait 15 minutes.";
+        Problem::new(Code::AuthTooManyAttempts, message)
+    }
+}
+
+pub(super) type OpsAsked = Asked<Console>;
+
+impl Asked<Console> {
+    /// The gate lets nobody else through.
+    pub(super) fn operator(&self) -> &SignedInOperator {
+        self.who.as_ref().expect("the route needs an operator")
+    }
+
+    pub(super) fn id(&self) -> OpsUserId {
+        self.operator().user.id
     }
 }

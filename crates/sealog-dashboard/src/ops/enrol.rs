@@ -7,17 +7,15 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_service::ops::EnrolError;
-use sealog_service::people::{CodeError, Offer};
+use sealog_service::sign_in::{CodeError, Offer};
 
-use super::console::Console;
-use super::gate::next_step;
-use super::layout::plain;
-use super::request::{BASE, OpsAsked};
-use super::sign_in::{WRONG_CODE, too_many};
+use super::console::{Console, OpsAsked};
+use crate::front::Front;
 use crate::layout::Plain;
 use crate::pages::claim::{GONE, token_in};
 use crate::problem::Problem;
 use crate::request::{html, html_with, see_other, with_cookie};
+use crate::sign_in::arrive;
 
 #[derive(Template)]
 #[template(path = "ops/enrol.html")]
@@ -33,10 +31,10 @@ struct Page<'a> {
 impl<'a> Page<'a> {
     fn new(console: &'a Console, asked: &'a OpsAsked) -> Page<'a> {
         Page {
-            plain: plain(console, asked),
-            is_safe: console.cookies.are_safe(&asked.request.headers),
-            url: &console.instance.url,
-            token: asked.request.field("token"),
+            plain: Plain::of(console, asked),
+            is_safe: console.site().cookies.are_safe(&asked.headers),
+            url: &console.site().url,
+            token: asked.field("token"),
             token_error: None,
             password_error: None,
         }
@@ -52,19 +50,19 @@ pub(super) async fn submit(console: Arc<Console>, asked: Arc<OpsAsked>) -> Resul
     if !page.is_safe {
         return Ok(html_with(StatusCode::FORBIDDEN, &page));
     }
-    let (password, visitor) = (asked.request.secret("password"), asked.request.visitor());
+    let (password, visitor) = (asked.secret("password"), asked.visitor());
     let enrolled = match token_in(page.token) {
         Some(link) => console.service.operators.enrol(&link, password, &visitor).await,
         None => Err(EnrolError::Gone),
     };
     let page = match enrolled {
         Ok(token) => {
-            let cookie = console.cookies.set_session(&token);
+            let cookie = console.site().cookies.set_session(&token);
             return Ok(with_cookie(see_other("/ops/enrol/authenticator"), &cookie));
         }
         Err(EnrolError::Gone) => Page { token_error: Some(GONE), ..page },
         Err(EnrolError::Password(problem)) => Page { password_error: Some(problem.to_string()), ..page },
-        Err(EnrolError::TooMany) => return Err(too_many()),
+        Err(EnrolError::TooMany) => return Err(Console::too_many()),
         Err(EnrolError::Failed(failed)) => return Err(failed.into()),
     };
     Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
@@ -81,9 +79,8 @@ struct AuthenticatorPage<'a> {
 /// Whoever has one already is led on, to the code or to the console.
 fn offered(console: &Console, asked: &OpsAsked) -> Result<Offer, Problem> {
     let who = asked.operator();
-    let led_on = || see_other(if who.is_whole() { BASE } else { next_step(who) });
     if who.user.is_enrolled() {
-        return Err(led_on().into());
+        return Err(see_other(Console::next_step(who).unwrap_or(Console::BASE)).into());
     }
     console.service.operators.offered(who).ok_or_else(Problem::not_found)
 }
@@ -93,7 +90,7 @@ pub(super) async fn show_authenticator(
     asked: Arc<OpsAsked>,
 ) -> Result<Response, Problem> {
     let offer = offered(&console, &asked)?;
-    Ok(html(&AuthenticatorPage { plain: plain(&console, &asked), offer, error: None }))
+    Ok(html(&AuthenticatorPage { plain: Plain::of(&*console, &asked), offer, error: None }))
 }
 
 pub(super) async fn confirm_authenticator(
@@ -101,14 +98,18 @@ pub(super) async fn confirm_authenticator(
     asked: Arc<OpsAsked>,
 ) -> Result<Response, Problem> {
     let offer = offered(&console, &asked)?;
-    let (code, visitor) = (asked.request.field("code"), asked.request.visitor());
-    match console.service.operators.check_code(asked.operator(), code, &visitor).await {
-        Ok(token) => Ok(with_cookie(see_other(BASE), &console.cookies.set_session(&token))),
+    let (code, browser) = (asked.field("code"), asked.browser(&console));
+    match console.service.operators.check_code(asked.operator(), code, &browser).await {
+        Ok(kept) => Ok(arrive(&*console, "", &kept)),
         Err(CodeError::Wrong | CodeError::NotNow) => {
-            let page = AuthenticatorPage { plain: plain(&console, &asked), offer, error: Some(WRONG_CODE) };
+            let page = AuthenticatorPage {
+                plain: Plain::of(&*console, &asked),
+                offer,
+                error: Some(Console::WRONG_CODE),
+            };
             Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
         }
-        Err(CodeError::TooMany) => Err(too_many()),
+        Err(CodeError::TooMany) => Err(Console::too_many()),
         Err(CodeError::Failed(failed)) => Err(failed.into()),
     }
 }

@@ -8,9 +8,8 @@ use axum::response::Response;
 use sealog_control::{Job, JobId, JobState, ListPage};
 use sealog_core::id::{TenantId, Uuid};
 
-use super::console::Console;
+use super::console::{Console, OpsAsked};
 use super::layout::{Current, Shell};
-use super::request::OpsAsked;
 use crate::gate::of_control;
 use crate::problem::{Problem, of_admin};
 use crate::request::{html, see_other};
@@ -78,8 +77,8 @@ fn position(kept: Option<&[u8]>) -> String {
 }
 
 pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
-    let shows_all = asked.request.query_value("all").is_some();
-    let after = asked.request.query_value("after").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
+    let shows_all = asked.query_value("all").is_some();
+    let after = asked.query_value("after").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
     let after = after.transpose()?;
     let here = if shows_all { "/ops/jobs?all=1" } else { "/ops/jobs" };
     // One more than is shown tells whether there are others.
@@ -94,7 +93,7 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
             names.extend(tenant.map(|tenant| (id, tenant.name)));
         }
     }
-    let notice = match asked.request.query_value("done").as_deref() {
+    let notice = match asked.query_value("done").as_deref() {
         Some("cancel") => Some("Job cancelled. It stops at its next step."),
         Some("ended") => Some("The job had already finished."),
         _ => None,
@@ -111,7 +110,7 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
 }
 
 pub(super) async fn cancel(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
-    let id = Uuid::parse(asked.request.field("job")).map(JobId).ok_or(Problem::not_found())?;
+    let id = Uuid::parse(asked.field("job")).map(JobId).ok_or(Problem::not_found())?;
     let cancelled = console.service.ops_desk.cancel_job(asked.id(), id).await.map_err(of_admin)?;
     Ok(see_other(if cancelled { "/ops/jobs?done=cancel" } else { "/ops/jobs?done=ended" }))
 }

@@ -1,13 +1,7 @@
 //! What surrounds a page of the console.
 
-use super::console::Console;
-use super::request::{BASE, OpsAsked};
+use super::console::{Console, OpsAsked};
 use crate::layout::Plain;
-
-/// For pages without the rail: signing in, problems.
-pub(super) fn plain<'a>(console: &'a Console, asked: &OpsAsked) -> Plain<'a> {
-    Plain::beneath(BASE, &console.assets, &console.instance.docs_url, &asked.request)
-}
 
 /// For pages with the rail.
 pub(super) struct Shell<'a> {
@@ -51,7 +45,7 @@ impl<'a> Shell<'a> {
             is_current: *which == current,
         };
         Shell {
-            plain: plain(console, asked),
+            plain: Plain::of(console, asked),
             email: &asked.operator().user.email,
             items: ITEMS.iter().map(item).collect(),
         }

@@ -12,9 +12,8 @@ use sealog_service::ops::LostChain;
 use sealog_store::StoreError;
 use sealog_store::loss::{Loss, REASON_SCALARS_MAX};
 
-use super::console::Console;
+use super::console::{Console, OpsAsked};
 use super::layout::{Current, Shell};
-use super::request::OpsAsked;
 use crate::problem::{Problem, of_admin};
 use crate::request::{html, html_with, see_other};
 use crate::text::{number, visible};
@@ -76,7 +75,7 @@ fn what(loss: &Loss) -> String {
 
 pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
     let (lost, all) = console.service.ops_desk.losses().await.map_err(of_admin)?;
-    let seq = asked.request.query_value("accepted").and_then(|seq| seq.parse().ok());
+    let seq = asked.query_value("accepted").and_then(|seq| seq.parse().ok());
     let notice = seq.map(|seq| {
         format!("Loss accepted as event {} of the chain. The chain accepts events again.", number(seq))
     });
@@ -102,8 +101,8 @@ struct OnePage<'a> {
 }
 
 fn chain(asked: &OpsAsked) -> Result<ChainId, Problem> {
-    let id = |name| Uuid::parse(asked.request.parameter(name)).ok_or(Problem::not_found());
-    let mode = Mode::ALL.into_iter().find(|mode| mode.as_str() == asked.request.parameter("mode"));
+    let id = |name| Uuid::parse(asked.parameter(name)).ok_or(Problem::not_found());
+    let mode = Mode::ALL.into_iter().find(|mode| mode.as_str() == asked.parameter("mode"));
     Ok(ChainId {
         tenant_id: TenantId(id("tenant")?),
         project_id: ProjectId(id("project")?),
@@ -121,8 +120,8 @@ impl<'a> OnePage<'a> {
         OnePage {
             shell: Shell::new(console, asked, Current::Losses),
             lost: Row::new(lost),
-            reason: asked.request.field("reason"),
-            confirmed: asked.request.field("name"),
+            reason: asked.field("reason"),
+            confirmed: asked.field("name"),
             reason_max: REASON_SCALARS_MAX,
             error: None,
             reason_error: None,

@@ -8,9 +8,8 @@ use axum::response::Response;
 use sealog_control::{NoticeState, OutboxRow};
 use sealog_core::id::TenantId;
 
-use super::console::Console;
+use super::console::{Console, OpsAsked};
 use super::layout::{Current, Shell};
-use super::request::OpsAsked;
 use crate::gate::of_control;
 use crate::problem::{Problem, of_admin};
 use crate::request::{html, see_other};
@@ -109,9 +108,9 @@ fn here(state: Option<NoticeState>) -> String {
 }
 
 pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
-    let named = asked.request.query_value("state");
+    let named = asked.query_value("state");
     let state = named.and_then(|name| NoticeState::ALL.into_iter().find(|state| state.as_str() == name));
-    let before = asked.request.query_value("before").map(|id| id.parse().map_err(|_| Problem::not_found()));
+    let before = asked.query_value("before").map(|id| id.parse().map_err(|_| Problem::not_found()));
     let before = before.transpose()?;
     // One more than is shown tells whether there are others.
     let mails = console.service.control.outbox_rows(state, before, MAILS_ON_PAGE + 1).await;
@@ -125,7 +124,7 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
             names.extend(tenant.map(|tenant| (id, tenant.name)));
         }
     }
-    let notice = match asked.request.query_value("done").as_deref() {
+    let notice = match asked.query_value("done").as_deref() {
         Some("retry") => Some("E-mail queued. It is sent within seconds."),
         Some("give-up") => Some("E-mail given up. You can retry it for 90 days."),
         Some("none") => Some("The e-mail was already sent or given up. Nothing changed."),
@@ -149,7 +148,7 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
 }
 
 fn mail(asked: &OpsAsked) -> Result<i64, Problem> {
-    asked.request.field("mail").parse().map_err(|_| Problem::not_found())
+    asked.field("mail").parse().map_err(|_| Problem::not_found())
 }
 
 pub(super) async fn retry(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {

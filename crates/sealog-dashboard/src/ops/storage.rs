@@ -6,9 +6,8 @@ use askama::Template;
 use axum::response::Response;
 use sealog_store::pool::{Lane, Payer};
 
-use super::console::{Console, Room};
+use super::console::{Console, OpsAsked, Room};
 use super::layout::{Current, Shell};
-use super::request::OpsAsked;
 use crate::problem::Problem;
 use crate::request::html;
 use crate::text::{number, visible};

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use askama::Template;
 use axum::response::Response;
 
-use super::console::Console;
+use super::console::{Console, OpsAsked};
 use super::layout::{Current, Shell};
-use super::request::OpsAsked;
 use crate::gate::of_control;
 use crate::layout::VERSION;
 use crate::problem::Problem;

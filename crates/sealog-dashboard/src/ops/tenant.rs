@@ -14,9 +14,8 @@ use sealog_service::admin::projects::ProjectUpdate;
 use sealog_service::admin::tenants::TenantUpdate;
 use sealog_service::admin::{Actor, AdminError, FieldError};
 
-use super::console::Console;
+use super::console::{Console, OpsAsked};
 use super::layout::{Current, Shell};
-use super::request::OpsAsked;
 use super::tenants::Billing;
 use crate::gate::of_control;
 use crate::problem::{Problem, of_admin};
@@ -81,7 +80,7 @@ impl<'a> Page<'a> {
     async fn new(console: &'a Console, asked: &'a OpsAsked) -> Result<Page<'a>, Problem> {
         let tenant = find(console, asked).await?;
         let here = format!("/ops/tenants/{}", tenant.id);
-        let after = asked.request.query_value("after").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
+        let after = asked.query_value("after").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
         let after = after.transpose()?;
         let administration = &console.service.control;
         let list = async |after, limit| {
@@ -155,7 +154,7 @@ fn row(project: &Project) -> Row {
 }
 
 async fn find(console: &Console, asked: &OpsAsked) -> Result<Tenant, Problem> {
-    let id = Uuid::parse(asked.request.parameter("tenant")).map(TenantId).ok_or(Problem::not_found())?;
+    let id = Uuid::parse(asked.parameter("tenant")).map(TenantId).ok_or(Problem::not_found())?;
     let tenant = console.service.control.tenant(id).await.map_err(of_control)?;
     tenant.ok_or(Problem::not_found())
 }
@@ -166,7 +165,7 @@ fn trial_day(tenant: &Tenant) -> String {
 }
 
 pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
-    let notice = match asked.request.query_value("done").as_deref() {
+    let notice = match asked.query_value("done").as_deref() {
         Some("plan") => Some("Saved, and recorded in the tenant's system log."),
         Some("rate") => Some("Rate saved, and recorded in the tenant's system log."),
         _ => None,
@@ -175,8 +174,8 @@ pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<
 }
 
 pub(super) async fn change_plan(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
-    let (tenant, request) = (find(&console, &asked).await?, &asked.request);
-    let (plan, trial) = (request.field("plan"), request.field("trial").trim());
+    let tenant = find(&console, &asked).await?;
+    let (plan, trial) = (asked.field("plan"), asked.field("trial").trim());
     let trial_ends_at = match trial {
         // The time of a day that was left as it is stays.
         same if same == trial_day(&tenant) => None,
@@ -186,7 +185,7 @@ pub(super) async fn change_plan(console: Arc<Console>, asked: Arc<OpsAsked>) -> 
     let update = TenantUpdate {
         // One that is not in the configuration any more stays until another one is chosen.
         plan: (plan != tenant.plan).then(|| plan.to_owned()),
-        billing_active: Some(request.field("billing") == "active"),
+        billing_active: Some(asked.field("billing") == "active"),
         trial_ends_at,
         ..TenantUpdate::default()
     };
@@ -202,7 +201,7 @@ pub(super) async fn change_plan(console: Arc<Console>, asked: Arc<OpsAsked>) -> 
         page.plans.iter().map(|known| Plan { name: known.name.clone(), is_chosen: known.name == plan });
     let mut page = Page {
         plans: plans.collect(),
-        is_billed: request.field("billing") == "active",
+        is_billed: asked.field("billing") == "active",
         trial: trial.to_owned(),
         ..page
     };
@@ -215,7 +214,7 @@ pub(super) async fn change_plan(console: Arc<Console>, asked: Arc<OpsAsked>) -> 
 
 /// Nothing goes back to the rate of the plan, or of the tenant.
 fn given_rate(asked: &OpsAsked) -> Result<Option<u32>, FieldError> {
-    match asked.request.field("rate").trim() {
+    match asked.field("rate").trim() {
         "" => Ok(None),
         text => rate("rate", text.parse().ok()).map(Some),
     }
@@ -228,7 +227,7 @@ pub(super) async fn change_rate(console: Arc<Console>, asked: Arc<OpsAsked>) -> 
     let tenant = find(&console, &asked).await?;
     let Ok(rate_limit_rps) = given_rate(&asked) else {
         let page = Page::new(&console, &asked).await?;
-        let own_rate = asked.request.field("rate").to_owned();
+        let own_rate = asked.field("rate").to_owned();
         let page = Page { rate_error: Some(NO_RATE.into()), own_rate, ..page };
         return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
     };
@@ -243,14 +242,14 @@ pub(super) async fn change_project_rate(
     asked: Arc<OpsAsked>,
 ) -> Result<Response, Problem> {
     let tenant = find(&console, &asked).await?;
-    let id = Uuid::parse(asked.request.field("project")).map(ProjectId).ok_or(Problem::not_found())?;
+    let id = Uuid::parse(asked.field("project")).map(ProjectId).ok_or(Problem::not_found())?;
     let project = console.service.control.project(id).await.map_err(of_control)?;
     let project = project.filter(|project| project.tenant_id == tenant.id).ok_or(Problem::not_found())?;
     let Ok(rate_limit_rps) = given_rate(&asked) else {
         let mut page = Page::new(&console, &asked).await?;
         page.project_error = Some(format!("Rate of {}: {NO_RATE}", visible(&project.name)));
         for row in page.rows.iter_mut().filter(|row| row.id == id.to_string()) {
-            row.rate = asked.request.field("rate").to_owned();
+            row.rate = asked.field("rate").to_owned();
         }
         return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
     };

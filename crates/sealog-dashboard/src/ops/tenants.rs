@@ -7,9 +7,8 @@ use axum::response::Response;
 use sealog_control::{ListPage, Tenant};
 use sealog_core::id::{TenantId, Uuid};
 
-use super::console::Console;
+use super::console::{Console, OpsAsked};
 use super::layout::{Current, Shell};
-use super::request::OpsAsked;
 use crate::gate::of_control;
 use crate::problem::Problem;
 use crate::request::{encoded, html};
@@ -59,9 +58,9 @@ impl Billing {
 }
 
 pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
-    let search = asked.request.query_value("search").unwrap_or_default();
+    let search = asked.query_value("search").unwrap_or_default();
     let search: String = search.trim().chars().take(SEARCH_CHARACTERS_MAX).collect();
-    let after = asked.request.query_value("after").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
+    let after = asked.query_value("after").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
     let after = after.transpose()?;
     let administration = &console.service.control;
     // One more than is shown tells whether there are others.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_control::Authenticator;
+use sealog_control::{Authenticator, Person};
 use sealog_core::id::{Hash, TenantId};
 use sealog_service::notify::Kind;
-use sealog_service::people::{CodeError, Offer, SignInError};
+use sealog_service::sign_in::{CodeError, Offer, SignInError};
 use sealog_service::{Secret, zone};
 
 use crate::app::Dashboard;
@@ -67,8 +67,8 @@ impl<'a> Page<'a> {
         let people = &app.service.control;
         let authenticator = people.authenticator(who.person.id).await.map_err(of_control)?;
         let sessions =
-            people.sessions(who.person.id, app.service.world.now_ms()).await.map_err(of_control)?;
-        let row = |session: &sealog_control::Session| Row {
+            people.sessions::<Person>(who.person.id, app.service.world.now_ms()).await.map_err(of_control)?;
+        let row = |session: &sealog_control::Session<Person>| Row {
             id: session.token_digest.to_string(),
             is_this: session.token_digest == who.session.token_digest,
             address: session.address.clone().unwrap_or_default(),
@@ -259,12 +259,15 @@ pub(crate) async fn end_sessions(app: Arc<Dashboard>, asked: Arc<Asked>) -> Resu
     let (who, people) = (asked.person(), &app.service.control);
     match Hash::parse(asked.field("session")) {
         Some(id) => {
-            if !people.end_session_of(who.person.id, id).await.map_err(of_control)? {
+            if !people.end_session_of::<Person>(who.person.id, id).await.map_err(of_control)? {
                 return Err(Problem::not_found());
             }
         }
         None if asked.field("session") == "others" => {
-            people.end_sessions(who.person.id, Some(who.session.token_digest)).await.map_err(of_control)?;
+            people
+                .end_sessions::<Person>(who.person.id, Some(who.session.token_digest))
+                .await
+                .map_err(of_control)?;
         }
         None => return Err(Problem::not_found()),
     }

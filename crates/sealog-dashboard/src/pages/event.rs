@@ -120,7 +120,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let text = app.service.store.pool().run(Lane::Compute, chain, bytes, page).await;
     match text.map_err(|_| StoreError::Closing)? {
         Ok(text) => Ok(Html(text).into_response()),
-        Err(error) => Err(sealog_service::people::Failed::from(error.to_string()).into()),
+        Err(error) => Err(sealog_service::sign_in::Failed::from(error.to_string()).into()),
     }
 }
 
@@ -298,7 +298,7 @@ fn copies(
         copy_as::cli_of_event(base_url, log_id).map(|line| ("Command line", line)),
     ];
     let is_system = asked.place().chain.as_ref().is_some_and(|(project, _)| project.id.is_system());
-    let address = format!("{}{permalink}", app.cookies.origin());
+    let address = format!("{}{permalink}", app.site.cookies.origin());
     let link = ("Markdown link", copy_as::markdown(title, &address));
     let of_api = of_api.into_iter().flatten().filter(|_| !is_system);
     of_api.chain([link]).chain(json.map(|json| ("JSON", json))).collect()

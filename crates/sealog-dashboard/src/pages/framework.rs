@@ -10,7 +10,7 @@ use sealog_core::catalog::{Catalog, Framework};
 use sealog_core::id::Mode;
 use sealog_service::admin::projects::ProjectUpdate;
 use sealog_service::admin::{Actor, AdminError};
-use sealog_service::people::Failed;
+use sealog_service::sign_in::Failed;
 
 use super::frameworks::{DAYS, seen};
 use crate::app::Dashboard;

@@ -48,7 +48,6 @@ pub(crate) mod reset;
 pub(crate) mod saved_views;
 pub(crate) mod settings;
 pub(crate) mod shortcuts;
-pub(crate) mod sign_in;
 pub(crate) mod start;
 pub(crate) mod system_log;
 pub(crate) mod tail;

@@ -17,10 +17,6 @@ pub(crate) async fn to_app(_: Arc<Dashboard>, _: Arc<Asked>) -> Result<Response,
     Ok(see_other("/app"))
 }
 
-pub(crate) async fn asset(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    app.assets.get(&asked.path, &asked.headers).ok_or_else(Problem::not_found)
-}
-
 #[derive(Template)]
 #[template(path = "pages/start.html")]
 struct Page<'a> {

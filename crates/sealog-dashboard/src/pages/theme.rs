@@ -1,16 +1,17 @@
-//! The choice of a theme.
+//! The choice of a theme, on either site.
 
 use std::sync::Arc;
 
 use axum::response::Response;
 
-use crate::app::Dashboard;
 use crate::cookies::Theme;
+use crate::front::Front;
 use crate::problem::Problem;
-use crate::request::{Asked, own_path, see_other, with_cookie};
+use crate::request::{Asked, own_path_beneath, see_other, with_cookie};
 
-pub(crate) async fn choose(_: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn choose<F: Front>(_: Arc<F>, asked: Arc<Asked<F>>) -> Result<Response, Problem> {
     let theme = Theme::parse(asked.field("theme")).unwrap_or(Theme::System);
-    let next = own_path(asked.field("next")).unwrap_or("/app");
-    Ok(theme.cookies("/app").iter().fold(see_other(next), |response, cookie| with_cookie(response, cookie)))
+    let next = own_path_beneath(F::BASE, asked.field("next")).unwrap_or(F::BASE);
+    let cookies = theme.cookies(F::BASE);
+    Ok(cookies.iter().fold(see_other(next), |response, cookie| with_cookie(response, cookie)))
 }

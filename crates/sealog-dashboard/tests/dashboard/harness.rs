@@ -21,7 +21,7 @@ use sealog_dashboard::{Config, Dashboard, Pages};
 use sealog_engine::{Service, Settings};
 use sealog_service::admin::Admin;
 use sealog_service::mail::{Relay, Sender, Smtp};
-use sealog_service::people::{SignInCounts, Token};
+use sealog_service::sign_in::{SignInCounts, Token};
 use sealog_service::verification::Schedule;
 use sealog_service::{Stop, Visit};
 use sealog_store::embedded::{EmbeddedStore, Options};
@@ -300,9 +300,9 @@ impl Stage {
     /// A browser that is signed in, without the work of a password.
     pub fn signed_in(&self, n: u8) -> Browser<'_> {
         let token = Token::new(&*self.clock);
-        let session = Session {
+        let session = Session::<Person> {
             token_digest: token.digest(),
-            person_id: person_id(n),
+            account_id: person_id(n),
             needs_code: false,
             created_at_ms: self.now_ms(),
             expires_at_ms: self.now_ms() + 1_000_000_000,

@@ -3,8 +3,9 @@
 use sealog_control::*;
 use sealog_core::id::{Hash, Uuid};
 use sealog_service::ops::{AddError, add_operator, remove_operator};
-use sealog_service::people::{Token, totp};
+use sealog_service::sign_in::{Token, totp};
 use sealog_store::world::World;
+use sha2::{Digest, Sha256};
 
 use crate::harness::*;
 
@@ -29,7 +30,10 @@ pub fn half_operator(stage: &Stage, n: u8) {
     let new =
         NewOpsUser { id: operator_id(n), email: operator_email(n), link, created_at_ms: stage.now_ms() };
     stage.wait(stage.control.add_ops_user(new)).unwrap();
-    stage.wait(stage.control.enrol_ops_user(link.digest, stage.now_ms(), hash(n))).unwrap().unwrap();
+    stage
+        .wait(stage.control.enrol_ops_user(link.digest, stage.now_ms(), hash(n), vec![9; 20]))
+        .unwrap()
+        .unwrap();
     assert!(stage.wait(stage.control.offer_ops_authenticator(operator_id(n), vec![n; 20])).unwrap());
 }
 
@@ -42,24 +46,27 @@ pub fn operator(stage: &Stage, n: u8) {
 /// A browser in which somebody has shown the password, and the code unless it is to be asked for.
 pub fn with_session(stage: &Stage, n: u8, needs_code: bool) -> Browser<'_> {
     let [half, whole] = [0, 1].map(|_| Token::new(&*stage.clock));
-    let session = |token: &Token, needs_code| OpsSession {
+    let session = |token: &Token, needs_code| Session::<OpsUser> {
         token_digest: token.digest(),
-        user_id: operator_id(n),
+        account_id: operator_id(n),
         needs_code,
         created_at_ms: stage.now_ms(),
         expires_at_ms: stage.now_ms() + 1_000_000_000,
         last_seen_at_ms: stage.now_ms(),
         idle_ms: 1_000_000_000,
+        address: None,
+        user_agent: None,
     };
-    let begin =
-        |session, shown| assert!(stage.wait(stage.control.begin_ops_session(session, shown)).unwrap());
-    begin(session(&half, true), OpsShown::Password { hash: hash(n), replaces: None });
+    let begin = |session, shown| {
+        assert!(stage.wait(stage.control.begin_session(session, shown, Room::Reserve)).unwrap())
+    };
+    begin(session(&half, true), Shown::Password { hash: hash(n), replaces: None });
     let token = if needs_code {
         half
     } else {
-        let user = stage.wait(stage.control.ops_user(operator_id(n))).unwrap().unwrap();
+        let user = stage.wait(stage.control.account::<OpsUser>(operator_id(n))).unwrap().unwrap();
         let step = user.last_step.map_or(1, |last| last + 1);
-        let shown = OpsShown::Code { asked_by: half.digest(), secret: vec![n; 20], step };
+        let shown = Shown::Code { asked_by: half.digest(), code: Code::Step { secret: vec![n; 20], step } };
         begin(session(&whole, false), shown);
         whole
     };
@@ -216,6 +223,95 @@ fn whoever_guesses_is_stopped_by_counts_in_the_store_and_people_are_not_counted_
     browser.post("/ops/sign-in/code", &[("code", &right)]).is_problem(429, "auth/too_many_attempts");
     // An address that nobody has is answered as one that somebody has.
     assert_eq!(sign_in(&mut stage.browser(), 9, PASSWORD).status, 422);
+}
+
+/// Counts an attempt of a stranger at the operator 1, as sign-in does, without the work of a password.
+fn stranger_tries(stage: &Stage) -> u64 {
+    let subject = format!("sealog attempts ops account {}", operator_email(1).to_lowercase());
+    let account = Hash(Sha256::digest(subject).into());
+    let counted = stage.control.count_attempt(vec![account], stage.now_ms(), 24 * HOUR_MS);
+    stage.wait(counted).unwrap()[0].attempts
+}
+
+/// Signs an operator in and out again: what is left is by what the browser is known.
+fn known_browser(stage: &Stage, n: u8) -> Browser<'_> {
+    let mut browser = stage.browser();
+    stage.clock.advance(30_000);
+    assert_eq!(sign_in(&mut browser, n, PASSWORD).status, 303);
+    let right = code(stage, &[n; 20]);
+    assert_eq!(browser.post("/ops/sign-in/code", &[("code", &right)]).status, 303);
+    assert!(is_signed_in(&mut browser));
+    browser.post("/ops/sign-out", &[]);
+    assert!(browser.cookies.iter().all(|cookie| cookie.starts_with("sealog_ops_device=")));
+    assert_eq!(browser.cookies.len(), 1);
+    browser
+}
+
+#[test]
+fn after_a_hundred_wrong_passwords_of_a_day_an_operator_gets_in_with_a_known_browser_alone() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    operator(&stage, 1);
+    operator(&stage, 2);
+    let (mut known, mut anothers) = (known_browser(&stage, 1), known_browser(&stage, 2));
+    while stranger_tries(&stage) < 99 {}
+    let mut stranger = stage.browser();
+    assert_eq!(sign_in(&mut stranger, 1, "a wrong password").status, 422, "the hundredth");
+    for address in ["192.0.2.1", "203.0.113.9", "198.51.100.1"] {
+        stranger.address = address.parse().unwrap();
+        sign_in(&mut stranger, 1, PASSWORD).is_problem(429, "auth/too_many_attempts");
+    }
+    assert_eq!(sign_in(&mut known, 1, PASSWORD).status, 303);
+    // What another operator, or a person, is known by opens nothing here.
+    sign_in(&mut anothers, 1, PASSWORD).is_problem(429, "auth/too_many_attempts");
+    assert_eq!(sign_in(&mut anothers, 2, PASSWORD).status, 303);
+    let mut persons = stage.browser();
+    assert_eq!(persons.sign_in(1, PASSWORD).status, 303);
+    let device = persons.cookies.iter().find_map(|cookie| cookie.strip_prefix("sealog_device=")).unwrap();
+    persons.cookies = [format!("sealog_ops_device={device}")].into();
+    sign_in(&mut persons, 1, PASSWORD).is_problem(429, "auth/too_many_attempts");
+    // A known browser has a count of its own, so that a stolen one does not try for ever.
+    for _ in 0..10 {
+        assert_eq!(sign_in(&mut known, 1, "a wrong password").status, 422);
+    }
+    sign_in(&mut known, 1, PASSWORD).is_problem(429, "auth/too_many_attempts");
+    stage.clock.advance(24 * HOUR_MS);
+    assert_eq!(sign_in(&mut stage.browser(), 1, PASSWORD).status, 303);
+}
+
+#[test]
+fn a_link_from_the_host_lets_an_operator_in_whom_strangers_keep_out() {
+    let stage = Stage::new();
+    operator(&stage, 1);
+    while stranger_tries(&stage) < 100 {}
+    sign_in(&mut stage.browser(), 1, PASSWORD).is_problem(429, "auth/too_many_attempts");
+    let removed = stage.wait(remove_operator(&stage.control, &*stage.clock, &operator_email(1))).unwrap();
+    assert!(removed);
+    let secret = link(&stage, 1);
+    let enrolled = stage.browser().post("/ops/enrol", &[("token", &secret), ("password", PASSWORD)]);
+    assert_eq!(enrolled.location().as_deref(), Some("/ops/enrol/authenticator"));
+    assert_eq!(sign_in(&mut stage.browser(), 1, PASSWORD).status, 303);
+}
+
+#[test]
+fn a_browser_is_known_from_the_code_on_and_not_from_the_password() {
+    let stage = Stage::new();
+    operator(&stage, 1);
+    let mut browser = stage.browser();
+    let answer = sign_in(&mut browser, 1, PASSWORD);
+    assert!(answer.header("set-cookie").unwrap().starts_with("sealog_ops="));
+    assert!(!browser.cookies.iter().any(|cookie| cookie.starts_with("sealog_ops_device=")));
+    assert_eq!(stage.wait(stage.control.export()).unwrap().ops_devices, []);
+    stage.clock.advance(30_000);
+    let right = code(&stage, &[1; 20]);
+    assert_eq!(browser.post("/ops/sign-in/code", &[("code", &right)]).status, 303);
+    let kept = stage.wait(stage.control.export()).unwrap();
+    assert_eq!((kept.ops_devices.len(), kept.devices.len()), (1, 0));
+    // Only digests are kept.
+    for cookie in &browser.cookies {
+        assert!(!format!("{kept:?}").contains(cookie.split_once('=').unwrap().1));
+    }
 }
 
 #[test]

@@ -2,43 +2,44 @@
 
 use axum::http::Method;
 use sealog_control::Role;
-use sealog_dashboard::ops::{OpsNeeds, OpsRoute, ops_table};
+use sealog_dashboard::ops::{Console, ops_table};
+use sealog_dashboard::{Needs, Route, table};
 
 use crate::harness::*;
 use crate::ops_accounts::*;
 
 /// What the design says of each page, apart from the code.
-const EXPECTED: &[(&str, &str, OpsNeeds)] = &[
-    ("GET", "/ops", OpsNeeds::Operator),
-    ("GET", "/ops/static/{hash}/{file}", OpsNeeds::Nothing),
-    ("POST", "/ops/theme", OpsNeeds::Nothing),
-    ("GET", "/ops/sign-in", OpsNeeds::Nothing),
-    ("POST", "/ops/sign-in", OpsNeeds::Nothing),
-    ("GET", "/ops/sign-in/code", OpsNeeds::Password),
-    ("POST", "/ops/sign-in/code", OpsNeeds::Password),
-    ("POST", "/ops/sign-out", OpsNeeds::Password),
-    ("GET", "/ops/enrol", OpsNeeds::Nothing),
-    ("POST", "/ops/enrol", OpsNeeds::Nothing),
-    ("GET", "/ops/enrol/authenticator", OpsNeeds::Password),
-    ("POST", "/ops/enrol/authenticator", OpsNeeds::Password),
-    ("GET", "/ops/tenants", OpsNeeds::Operator),
-    ("GET", "/ops/tenants/{tenant}", OpsNeeds::Operator),
-    ("POST", "/ops/tenants/{tenant}/plan", OpsNeeds::Operator),
-    ("POST", "/ops/tenants/{tenant}/rate", OpsNeeds::Operator),
-    ("POST", "/ops/tenants/{tenant}/project-rate", OpsNeeds::Operator),
-    ("GET", "/ops/losses", OpsNeeds::Operator),
-    ("GET", "/ops/losses/{tenant}/{project}/{mode}", OpsNeeds::Operator),
-    ("POST", "/ops/losses/{tenant}/{project}/{mode}", OpsNeeds::Operator),
-    ("GET", "/ops/jobs", OpsNeeds::Operator),
-    ("POST", "/ops/jobs/cancel", OpsNeeds::Operator),
-    ("GET", "/ops/outbox", OpsNeeds::Operator),
-    ("POST", "/ops/outbox/retry", OpsNeeds::Operator),
-    ("POST", "/ops/outbox/give-up", OpsNeeds::Operator),
-    ("GET", "/ops/storage", OpsNeeds::Operator),
-    ("GET", "/ops/system", OpsNeeds::Operator),
+const EXPECTED: &[(&str, &str, Needs)] = &[
+    ("GET", "/ops", Needs::SignedIn),
+    ("GET", "/ops/static/{hash}/{file}", Needs::Nothing),
+    ("POST", "/ops/theme", Needs::Nothing),
+    ("GET", "/ops/sign-in", Needs::Nothing),
+    ("POST", "/ops/sign-in", Needs::Nothing),
+    ("GET", "/ops/sign-in/code", Needs::Password),
+    ("POST", "/ops/sign-in/code", Needs::Password),
+    ("POST", "/ops/sign-out", Needs::Password),
+    ("GET", "/ops/enrol", Needs::Nothing),
+    ("POST", "/ops/enrol", Needs::Nothing),
+    ("GET", "/ops/enrol/authenticator", Needs::Password),
+    ("POST", "/ops/enrol/authenticator", Needs::Password),
+    ("GET", "/ops/tenants", Needs::SignedIn),
+    ("GET", "/ops/tenants/{tenant}", Needs::SignedIn),
+    ("POST", "/ops/tenants/{tenant}/plan", Needs::SignedIn),
+    ("POST", "/ops/tenants/{tenant}/rate", Needs::SignedIn),
+    ("POST", "/ops/tenants/{tenant}/project-rate", Needs::SignedIn),
+    ("GET", "/ops/losses", Needs::SignedIn),
+    ("GET", "/ops/losses/{tenant}/{project}/{mode}", Needs::SignedIn),
+    ("POST", "/ops/losses/{tenant}/{project}/{mode}", Needs::SignedIn),
+    ("GET", "/ops/jobs", Needs::SignedIn),
+    ("POST", "/ops/jobs/cancel", Needs::SignedIn),
+    ("GET", "/ops/outbox", Needs::SignedIn),
+    ("POST", "/ops/outbox/retry", Needs::SignedIn),
+    ("POST", "/ops/outbox/give-up", Needs::SignedIn),
+    ("GET", "/ops/storage", Needs::SignedIn),
+    ("GET", "/ops/system", Needs::SignedIn),
 ];
 
-fn expected(route: &OpsRoute) -> OpsNeeds {
+fn expected(route: &Route<Console>) -> Needs {
     let found =
         EXPECTED.iter().find(|(method, path, _)| *method == route.method.as_str() && *path == route.path);
     found.unwrap_or_else(|| panic!("{route:?} is missing from the table of this test")).2
@@ -72,19 +73,19 @@ fn walk(stage: &Stage) {
             |answer: &Response| answer.location().is_some_and(|to| to.starts_with("/ops/sign-in?next="));
 
         let nobody = ask(&mut stage.browser());
-        assert_eq!(to_sign_in(&nobody), needs != OpsNeeds::Nothing, "nobody: {route:?} {}", nobody.status);
+        assert_eq!(to_sign_in(&nobody), needs != Needs::Nothing, "nobody: {route:?} {}", nobody.status);
 
         // A session of an organisation's owner, in its own cookie and in that of the console.
         let mut owner = stage.signed_in(1);
         let pasted = token(&owner, "sealog_session");
         owner.cookies.insert(format!("sealog_ops={pasted}"));
         let answer = ask(&mut owner);
-        assert_eq!(to_sign_in(&answer), needs != OpsNeeds::Nothing, "owner: {route:?} {}", answer.status);
+        assert_eq!(to_sign_in(&answer), needs != Needs::Nothing, "owner: {route:?} {}", answer.status);
 
         // Whoever has shown a password alone sees what follows it, and nothing else.
         for (n, follows) in [(1, "/ops/enrol/authenticator"), (2, "/ops/sign-in/code")] {
             let answer = ask(&mut with_session(stage, n, true));
-            if needs == OpsNeeds::Operator {
+            if needs == Needs::SignedIn {
                 assert_eq!(answer.location().as_deref(), Some(follows), "{route:?}");
             } else {
                 assert!(!to_sign_in(&answer) && answer.status != 500, "{route:?} {}", answer.status);
@@ -129,22 +130,66 @@ fn every_route_of_the_console_is_for_operators_with_a_code_alone_on_postgresql()
     walk(&Stage::on_postgres());
 }
 
+/// A path of a table of routes, with something for each of its parameters.
+fn filled(path: &str) -> String {
+    let id = tenant_id(1).to_string();
+    let parts = path.split('/').map(|part| if part.starts_with('{') { &id } else { part });
+    parts.collect::<Vec<_>>().join("/")
+}
+
+/// Whether this route answers a browser with a session of the other kind alone as one that has none.
+fn takes_no_foreign_session(
+    (method, path, needs): (&Method, &str, Needs),
+    base: &str,
+    foreign: &Browser<'_>,
+    nobody: Browser<'_>,
+) {
+    let ask = |mut browser: Browser<'_>| match *method == Method::POST {
+        true => browser.post(&filled(path), &[]),
+        false => browser.get(&filled(path)),
+    };
+    let (answer, nobodys) = (ask(foreign.clone()), ask(nobody));
+    assert_eq!((answer.status, answer.location()), (nobodys.status, nobodys.location()), "{method} {path}");
+    let is_sent_away = answer.location().is_some_and(|to| to.starts_with(&format!("{base}/sign-in?next=")));
+    assert_eq!(is_sent_away, needs != Needs::Nothing, "{method} {path} {}", answer.status);
+}
+
+fn sessions_of_one_kind_open_nothing_of_the_other(stage: &Stage) {
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    operator(stage, 1);
+    let (mut owner, mut operator) = (stage.signed_in(1), signed_in(stage, 1));
+    assert_eq!((owner.get("/app/account").status, operator.get("/ops/tenants").status), (200, 200));
+    let tokens = (token(&owner, "sealog_session"), token(&operator, "sealog_ops"));
+    owner.cookies.insert(format!("sealog_ops={}", tokens.0));
+    operator.cookies.insert(format!("sealog_session={}", tokens.1));
+    for route in ops_table() {
+        let asked = (&route.method, route.path, route.needs);
+        takes_no_foreign_session(asked, "/ops", &owner, stage.browser());
+    }
+    for route in table() {
+        let asked = (&route.method, route.path, route.needs);
+        takes_no_foreign_session(asked, "/app", &operator, stage.browser());
+    }
+    assert_eq!((owner.get("/app/account").status, operator.get("/ops/tenants").status), (200, 200));
+}
+
 #[test]
-fn a_session_of_the_console_is_worth_nothing_in_the_dashboard() {
+fn every_route_of_one_kind_is_closed_to_sessions_of_the_other() {
+    sessions_of_one_kind_open_nothing_of_the_other(&Stage::new());
+}
+
+#[test]
+fn every_route_of_one_kind_is_closed_to_sessions_of_the_other_on_postgresql() {
+    sessions_of_one_kind_open_nothing_of_the_other(&Stage::on_postgres());
+}
+
+#[test]
+fn a_password_of_one_kind_is_worth_nothing_to_the_other() {
     let stage = Stage::new();
     stage.tenant(1);
     stage.member(1, 1, Role::Owner);
     operator(&stage, 1);
-    let mut browser = signed_in(&stage, 1);
-    assert_eq!(browser.get("/ops/tenants").status, 200);
-    let pasted = token(&browser, "sealog_ops");
-    browser.cookies.insert(format!("sealog_session={pasted}"));
-    assert!(!browser.is_signed_in());
-    for path in [events_path(1), format!("/app/o/{}/members", tenant_id(1)), "/app/account".to_owned()] {
-        let answer = browser.get(&path);
-        assert!(answer.location().is_some_and(|to| to.starts_with("/app/sign-in?next=")), "{path}");
-    }
-    // Nor is an operator's password, although somebody has the same address.
     let (email, password) = (operator_email(1), PASSWORD);
     let answer = stage.browser().post("/app/sign-in", &[("email", &email), ("password", password)]);
     assert_eq!(answer.status, 422);

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use sealog_control::*;
 use sealog_core::id::{Hash, Uuid};
-use sealog_service::people::{CLAIM_MS, INVITATION_MS, RESET_MS, Token, claim_link, make_reset_link, totp};
+use sealog_service::people::{CLAIM_MS, INVITATION_MS, RESET_MS, claim_link, make_reset_link};
+use sealog_service::sign_in::{Token, totp};
 use sealog_store::world::World;
 use sha2::{Digest, Sha256};
 
@@ -535,7 +536,7 @@ fn sessions_are_listed_and_ended_by_their_owner_alone() {
     let stage = stage();
     stage.member(2, 1, Role::Owner);
     let (mut browser, mut other, mut stranger) = (stage.signed_in(1), stage.signed_in(1), stage.signed_in(2));
-    let sessions = |n| stage.wait(stage.control.sessions(person_id(n), stage.now_ms())).unwrap();
+    let sessions = |n| stage.wait(stage.control.sessions::<Person>(person_id(n), stage.now_ms())).unwrap();
     let page = browser.get("/app/account");
     for session in sessions(1) {
         page.shows(&session.token_digest.to_string());
@@ -692,7 +693,7 @@ fn a_session_is_as_short_as_an_auditors_from_the_acceptance_on() {
     assert!(browser.is_signed_in());
     stage.clock.advance(hour_ms);
     assert!(!browser.is_signed_in(), "eight hours after it began");
-    assert_eq!(stage.wait(stage.control.sessions(person_id(5), stage.now_ms())), Ok(vec![]));
+    assert_eq!(stage.wait(stage.control.sessions::<Person>(person_id(5), stage.now_ms())), Ok(vec![]));
 }
 
 #[test]

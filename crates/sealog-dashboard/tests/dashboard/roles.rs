@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use sealog_control::{Grants, Role};
-use sealog_dashboard::{Route, table};
+use sealog_dashboard::{Dashboard, Route, table};
 
 use crate::harness::*;
 use sealog_core::query::encode_cursor;
@@ -139,7 +139,7 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("POST", "/app/o/{organisation}/settings/privacy", false, MANAGERS),
 ];
 
-fn expected(route: &Route) -> (bool, &'static [Role]) {
+fn expected(route: &Route<Dashboard>) -> (bool, &'static [Role]) {
     let found =
         EXPECTED.iter().find(|(method, path, ..)| *method == route.method.as_str() && *path == route.path);
     let (_, _, public, roles) =

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sealog_control::*;
-use sealog_service::people::totp;
+use sealog_service::sign_in::totp;
 
 use crate::harness::*;
 
@@ -147,7 +147,7 @@ fn a_session_ends_by_the_settings_also_if_it_began_before_them() {
     // One that begins now is no longer, either.
     let mut signed_in = stage.browser();
     assert_eq!(signed_in.sign_in(2, PASSWORD).status, 303);
-    let sessions = stage.wait(stage.control.sessions(person_id(2), stage.now_ms())).unwrap();
+    let sessions = stage.wait(stage.control.sessions::<Person>(person_id(2), stage.now_ms())).unwrap();
     let begun = &sessions[0];
     assert_eq!((begun.idle_ms, begun.expires_at_ms - begun.created_at_ms), (10 * MINUTE_MS, 2 * HOUR_MS));
 }
@@ -210,7 +210,7 @@ fn only_addresses_of_the_domains_are_invited_and_accepted() {
     refused.shows("do not allow this e-mail domain").shows("value=\"x@other.example\"");
     assert_eq!((invite("x@EXAMPLE.org").status, invite("y@b.example").status), (303, 303));
     // The one that was invited before comes too late.
-    let token = sealog_service::people::Token::new(&*stage.clock);
+    let token = sealog_service::sign_in::Token::new(&*stage.clock);
     let due = stage.wait(stage.control.due_notices(stage.now_ms(), 9)).unwrap();
     let early = due.iter().find(|notice| notice.to == "early@other.example").unwrap();
     let claimed =

@@ -151,7 +151,7 @@ fn ends_in_time(stage: &Stage) {
         let change = MemberChange { now_ms: stage.now_ms(), ..change };
         stage.wait(stage.control.update_member(tenant_id(1), person_id(n), change, Records::none())).unwrap();
     };
-    let end_sessions = |n| stage.wait(stage.control.end_sessions(person_id(n), None)).unwrap();
+    let end_sessions = |n| stage.wait(stage.control.end_sessions::<Person>(person_id(n), None)).unwrap();
     let ways: [(&str, u8, &dyn Fn()); 5] = [
         ("the session ends", 1, &|| end_sessions(1)),
         ("the role changes", 1, &|| {
@@ -203,7 +203,8 @@ fn a_stream_does_not_keep_its_session_alive() {
     stage.clock.advance(10 * 60_000);
     login(&stage, "a");
     stream.until("event: rows");
-    let session = stage.wait(stage.control.sessions(person_id(1), stage.now_ms())).unwrap().remove(0);
+    let session =
+        stage.wait(stage.control.sessions::<Person>(person_id(1), stage.now_ms())).unwrap().remove(0);
     assert_eq!(session.last_seen_at_ms, session.created_at_ms);
 }
 
@@ -257,6 +258,6 @@ fn an_auditor_sees_the_granted_time_and_it_is_recorded_before_it_is_told() {
     let told = sees.open(&format!("{}?after=0", tail()), &[]).until("event: rows");
     assert!(!told.contains("thinned") && told.contains("more29"), "{told}");
     // The other one has been told nothing, and ends with nothing.
-    stage.wait(stage.control.end_sessions(person_id(3), None)).unwrap();
+    stage.wait(stage.control.end_sessions::<Person>(person_id(3), None)).unwrap();
     assert_eq!(empty.next(), None);
 }

@@ -23,7 +23,7 @@ use sealog_core::plan::Plan;
 use sealog_store::StoreError;
 use sealog_store::world::World;
 
-use crate::people::SignInCounts;
+use crate::sign_in::SignInCounts;
 use crate::system_chain::{Recorder, Wake};
 use sealog_control::Control;
 

@@ -11,7 +11,7 @@ use crate::organisation::{
 use crate::system_chain::{actions, change};
 use crate::zone;
 
-/// Within what people are signed in for without it ([`crate::people::SessionRules`]).
+/// Within what people are signed in for without it (`people/kind.rs`).
 pub const IDLE_MINUTES: (u32, u32) = (5, 12 * 60);
 pub const ABSOLUTE_HOURS: (u32, u32) = (1, 7 * 24);
 pub const DOMAINS_MAX: usize = 50;

@@ -16,8 +16,9 @@ use sealog_store::world::World;
 use serde_json::{Value, json};
 
 use crate::notify::{self, Kind};
-use crate::people::{self, Token};
+use crate::people;
 use crate::quota;
+use crate::sign_in::Token;
 use crate::text::Text;
 use crate::verification;
 

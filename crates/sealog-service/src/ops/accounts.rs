@@ -1,43 +1,26 @@
-//! How operators sign in: a password, and always a code.
+//! Operators as a kind of account: a password, and always a code.
 
-use sealog_control::Control;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sealog_control::{OpsSession, OpsShown, OpsUser};
-use sealog_core::id::Hash;
-use sealog_store::world::World;
+use sealog_control::{OpsUser, OpsUserId, Room, Session, Shown, Wrong};
 
 use crate::Secret;
 use crate::password::{self, Asks};
-use crate::people::totp::{self, SECRET_BYTES};
-use crate::people::{
-    CodeError, Failed, Limit, Offer, PasswordError, Refused, SignInCounts, SignInError, Throttle, Token,
-    Visitor, check_chosen, offer, subject,
-};
+use crate::people::{PasswordError, check_chosen};
+use crate::sign_in::{Accounts, Failed, Kind, Limit, Offer, Terms, Token, Visitor, new_secret, offer};
 
 const MINUTE_MS: u64 = 60 * 1000;
-/// Between a right password and the code that has to follow it.
-const CODE_MS: u64 = 10 * MINUTE_MS;
 /// Shorter than those of people: what is open here is open for all tenants.
 const IDLE_MS: u64 = 30 * MINUTE_MS;
 const ABSOLUTE_MS: u64 = 8 * 60 * MINUTE_MS;
-/// How exactly it is known when a session was last used: each use would be a write otherwise.
-const SEEN_EVERY_MS: u64 = MINUTE_MS;
 
-/// What is done for operators who come through a browser.
 #[derive(Clone)]
-pub struct OpsAccounts {
-    control: Arc<Control>,
-    world: Arc<dyn World>,
-    refused: Arc<Refused>,
-    counts: Arc<SignInCounts>,
-}
+pub struct Operators;
 
-/// Who is signed in, with a code or still without one.
-#[derive(Clone)]
+/// An operator who is signed in, with a code or still without one.
+#[derive(Clone, Debug)]
 pub struct SignedInOperator {
-    pub session: OpsSession,
+    pub session: Session<OpsUser>,
     pub user: OpsUser,
 }
 
@@ -45,6 +28,60 @@ impl SignedInOperator {
     /// Whether a code was shown: nothing is open before.
     pub fn is_whole(&self) -> bool {
         !self.session.needs_code && self.user.is_enrolled()
+    }
+}
+
+impl Kind for Operators {
+    type Account = OpsUser;
+    type Who = SignedInOperator;
+    const ATTEMPTS: &'static str = "ops ";
+    /// The console has a listener of its own, and operators do not wait behind those who sign in to the
+    /// dashboard.
+    const STRANGER: Asks = Asks::Known;
+
+    fn session(who: &SignedInOperator) -> &Session<OpsUser> {
+        &who.session
+    }
+
+    fn account(who: &SignedInOperator) -> &OpsUser {
+        &who.user
+    }
+
+    async fn terms(_: &Accounts<Operators>, _: OpsUserId) -> Result<Terms, Failed> {
+        Ok(Terms { idle_ms: IDLE_MS, lasts_ms: ABSOLUTE_MS, room: Room::Reserve })
+    }
+
+    async fn who(
+        _: &Accounts<Operators>,
+        session: Session<OpsUser>,
+        user: OpsUser,
+    ) -> Result<Option<SignedInOperator>, Failed> {
+        Ok(Some(SignedInOperator { session, user }))
+    }
+
+    fn failed(accounts: &Accounts<Operators>, user: Option<&OpsUser>, what: Wrong, visitor: &Visitor) {
+        match (user, what) {
+            (Some(user), Wrong::Code) => {
+                accounts.counts.wrong_codes.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(operator = %user.id.0, address = %visitor.address, "a wrong code for an operator's account");
+            }
+            _ => {
+                accounts.counts.wrong_passwords.fetch_add(1, Ordering::Relaxed);
+                // Where from, and not what was typed: that may be a password.
+                tracing::warn!(address = %visitor.address, "somebody failed to sign in as an operator");
+            }
+        }
+    }
+
+    async fn signed_in(
+        _: &Accounts<Operators>,
+        user: &OpsUser,
+        _: bool,
+        visitor: &Visitor,
+    ) -> Result<(), Failed> {
+        let enrolled = !user.is_enrolled();
+        tracing::info!(operator = %user.id.0, address = %visitor.address, enrolled, "an operator signed in");
+        Ok(())
     }
 }
 
@@ -64,11 +101,7 @@ impl<E: Into<Failed>> From<E> for EnrolError {
     }
 }
 
-impl OpsAccounts {
-    pub fn new(control: Arc<Control>, world: Arc<dyn World>) -> OpsAccounts {
-        OpsAccounts { control, world, refused: Arc::default(), counts: Arc::default() }
-    }
-
+impl Accounts<Operators> {
     /// Sets the password by a link that the host has made. The session that it begins asks for the
     /// authenticator, and opens nothing else.
     pub async fn enrol(
@@ -78,143 +111,26 @@ impl OpsAccounts {
         visitor: &Visitor,
     ) -> Result<Token, EnrolError> {
         check_chosen(&password, "").map_err(EnrolError::Password)?;
-        self.throttle()
-            .admit(&[Limit::of_account_at("ops link", "", visitor.address)], self.world.now_ms())
-            .await
-            .map_err(|error| match error {
-                SignInError::Failed(failed) => EnrolError::Failed(failed),
-                SignInError::TooMany | SignInError::Wrong | SignInError::Busy => EnrolError::TooMany,
-            })?;
+        let limit = Limit::of_account_at("ops link", "", visitor.address);
+        if !self.admits(&[limit]).await? {
+            return Err(EnrolError::TooMany);
+        }
         let hash = password::hash(&*self.world, password).await?;
-        let enrolled = self.control.enrol_ops_user(link.digest(), self.world.now_ms(), hash.clone()).await?;
+        let (now_ms, secret) = (self.world.now_ms(), new_secret(&*self.world));
+        let enrolled = self.control.enrol_ops_user(link.digest(), now_ms, hash.clone(), secret).await?;
         let user = enrolled.ok_or(EnrolError::Gone)?;
         tracing::info!(operator = %user.id.0, address = %visitor.address, "an operator set a password with a link");
-        self.begin_half(&user, hash, None).await?.ok_or(EnrolError::Gone)
+        // Guesses at the old password do not keep its owner out.
+        for limit in self.strangers_limits(&user.email, visitor) {
+            self.forget(limit).await?;
+        }
+        let shown = Shown::Password { hash, replaces: None };
+        self.begin_session(user.id, visitor, true, shown).await?.ok_or(EnrolError::Gone)
     }
 
-    /// A right password: a session that opens nothing until a code was shown.
-    pub async fn sign_in(
-        &self,
-        email: &str,
-        password: Secret,
-        visitor: &Visitor,
-        replaces: Option<&Token>,
-    ) -> Result<Token, SignInError> {
-        let email = email.trim();
-        // Not by the day: the console knows no browsers, and a stranger would keep every operator out.
-        let limits = [
-            Limit::of_account_at("ops account", email, visitor.address),
-            Limit::of_address("ops address", visitor.address),
-        ];
-        self.throttle().admit(&limits, self.world.now_ms()).await?;
-        let user = self.control.ops_user_by_email(email.to_owned()).await?;
-        let hash = user.as_ref().and_then(|user| user.password_hash.clone());
-        // Whatever is known of the account, before anything is said of it. The console has a listener of its
-        // own, and operators do not wait behind those who sign in to the dashboard.
-        let checked = password::verify(hash.clone(), password, Asks::Known).await;
-        let is_right = checked.map_err(SignInError::unchecked)?;
-        let (Some(user), Some(hash)) = (user, hash.filter(|_| is_right)) else {
-            self.counts.wrong_passwords.fetch_add(1, Ordering::Relaxed);
-            // Where from, and not what was typed: that may be a password.
-            tracing::warn!(address = %visitor.address, "failed operator sign-in");
-            return Err(SignInError::Wrong);
-        };
-        self.throttle().was_right(&limits).await?;
-        // The password was changed, or the account removed, while it was being checked.
-        let token = self.begin_half(&user, hash, replaces.map(Token::digest)).await?;
-        token.ok_or(SignInError::Wrong)
-    }
-
-    /// Of whoever has no authenticator yet: what it has to be told. It counts from its first code on.
+    /// What the authenticator of an operator who has none yet has to be told.
     pub fn offered(&self, who: &SignedInOperator) -> Option<Offer> {
         let secret = who.user.secret.as_ref().filter(|_| !who.user.is_enrolled())?;
         Some(offer(&who.user.email, secret))
-    }
-
-    /// The code beside the password, which also confirms an authenticator that is new. With the session that
-    /// takes the place of the one that asked for it.
-    pub async fn check_code(
-        &self,
-        asked: &SignedInOperator,
-        code: &str,
-        visitor: &Visitor,
-    ) -> Result<Token, CodeError> {
-        let (user, now_ms) = (&asked.user, self.world.now_ms());
-        let attempts = Limit::of_one(subject("ops code", &user.id.0.0));
-        self.throttle().admit(&[attempts], now_ms).await.map_err(|error| match error {
-            SignInError::Failed(failed) => CodeError::Failed(failed),
-            SignInError::TooMany | SignInError::Wrong | SignInError::Busy => CodeError::TooMany,
-        })?;
-        let secret = user.secret.clone().ok_or(CodeError::NotNow)?;
-        let Some(step) = totp::step_of(&secret, code, now_ms) else {
-            return Err(self.wrong_code(user, visitor));
-        };
-        let token = Token::new(&*self.world);
-        let session = session(&token, user, now_ms, false);
-        let shown = OpsShown::Code { asked_by: asked.session.token_digest, secret, step };
-        if !self.control.begin_ops_session(session, shown).await? {
-            return Err(self.wrong_code(user, visitor));
-        }
-        self.throttle().forget(attempts).await?;
-        let enrolled = !user.is_enrolled();
-        tracing::info!(operator = %user.id.0, address = %visitor.address, enrolled, "an operator signed in");
-        Ok(token)
-    }
-
-    /// Who this token belongs to, if to anybody now; also whoever still has to show a code.
-    pub async fn find(&self, token: &Token) -> Result<Option<SignedInOperator>, Failed> {
-        let now_ms = self.world.now_ms();
-        let Some(session) = self.control.ops_session(token.digest(), now_ms).await? else {
-            return Ok(None);
-        };
-        let Some(user) = self.control.ops_user(session.user_id).await? else { return Ok(None) };
-        if now_ms.saturating_sub(session.last_seen_at_ms) >= SEEN_EVERY_MS {
-            self.control.touch_ops_session(session.token_digest, now_ms).await?;
-        }
-        Ok(Some(SignedInOperator { session, user }))
-    }
-
-    pub async fn sign_out(&self, token: &Token) -> Result<(), Failed> {
-        Ok(self.control.end_ops_session(token.digest()).await?)
-    }
-
-    async fn begin_half(
-        &self,
-        user: &OpsUser,
-        hash: String,
-        replaces: Option<Hash>,
-    ) -> Result<Option<Token>, Failed> {
-        if !user.is_enrolled() && user.secret.is_none() {
-            let mut secret = vec![0; SECRET_BYTES];
-            self.world.fill_random(&mut secret);
-            self.control.offer_ops_authenticator(user.id, secret).await?;
-        }
-        let token = Token::new(&*self.world);
-        let session = session(&token, user, self.world.now_ms(), true);
-        let shown = OpsShown::Password { hash, replaces };
-        Ok(self.control.begin_ops_session(session, shown).await?.then_some(token))
-    }
-
-    fn wrong_code(&self, user: &OpsUser, visitor: &Visitor) -> CodeError {
-        self.counts.wrong_codes.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(operator = %user.id.0, address = %visitor.address, "wrong code for an operator account");
-        CodeError::Wrong
-    }
-
-    fn throttle(&self) -> Throttle<'_> {
-        Throttle { control: &self.control, refused: &self.refused, counts: &self.counts }
-    }
-}
-
-fn session(token: &Token, user: &OpsUser, now_ms: u64, needs_code: bool) -> OpsSession {
-    let lasts_ms = if needs_code { CODE_MS } else { ABSOLUTE_MS };
-    OpsSession {
-        token_digest: token.digest(),
-        user_id: user.id,
-        needs_code,
-        created_at_ms: now_ms,
-        expires_at_ms: now_ms.saturating_add(lasts_ms),
-        last_seen_at_ms: now_ms,
-        idle_ms: IDLE_MS.min(lasts_ms),
     }
 }

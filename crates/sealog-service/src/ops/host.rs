@@ -7,8 +7,8 @@ use sealog_store::StoreError;
 use sealog_store::world::World;
 
 use crate::address::is_address;
-use crate::people::Token;
 use crate::secret::Secret;
+use crate::sign_in::Token;
 
 /// How long a link works by which an operator sets the password.
 pub const ENROLMENT_MS: u64 = 24 * 60 * 60 * 1000;

@@ -11,7 +11,7 @@ mod jobs;
 mod losses;
 mod outbox;
 
-pub use accounts::{EnrolError, OpsAccounts, SignedInOperator};
+pub use accounts::{EnrolError, Operators, SignedInOperator};
 pub use desk::Desk;
 pub use host::{AddError, ENROLMENT_MS, EnrolmentLink, add_operator, remove_operator};
 pub use losses::{LOSSES_MAX, LostChain};

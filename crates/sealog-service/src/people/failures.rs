@@ -2,17 +2,17 @@
 //! most once a minute for each account, with how many there were. Those of accounts that do not exist have no
 //! chain to go into: they are counted, and logged.
 
-use sealog_control::Control;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sealog_control::{NewRecord, PersonId, Wrong};
+use sealog_control::{Control, NewRecord, PersonId, Wrong};
 use sealog_core::time::iso_ms;
 use sealog_store::world::World;
 use serde_json::json;
 
-use super::accounts::{Accounts, Failed};
+use super::kind::People;
+use crate::sign_in::{Accounts, Failed, Visitor};
 use crate::system_chain::{Actor, Recorder, Wake, actions};
 
 /// How long failures of one account are counted before they are recorded.
@@ -22,9 +22,15 @@ const AT_A_TIME: usize = 100;
 /// How often to look for counts that are due.
 const EVERY: Duration = Duration::from_secs(5);
 
-impl Accounts {
+impl Accounts<People> {
     /// Left to a task of its own: how long the answer takes does not tell that there is such an account.
-    pub(super) fn note_failure(&self, person_id: PersonId, what: Wrong) {
+    pub(super) fn note_failure(&self, person_id: Option<PersonId>, what: Wrong, visitor: &Visitor) {
+        let Some(person_id) = person_id else {
+            self.counts.unknown_accounts.fetch_add(1, Ordering::Relaxed);
+            // Where from, and not which address was typed: that may be a password, or somebody's elsewhere.
+            tracing::info!(address = %visitor.address, "somebody tried to sign in to an account that does not exist");
+            return;
+        };
         let count = match what {
             Wrong::Password => &self.counts.wrong_passwords,
             Wrong::Code => &self.counts.wrong_codes,

@@ -3,27 +3,25 @@
 //! The secret stands behind the `#` of a link: a browser sends it to no server and into no `Referer`, so it
 //! is in no log. The page submits it in a form.
 
-use sealog_control::Control;
 use std::sync::Arc;
 
 use sealog_control::{
-    ChangeError, Claimed, Guest, Invitation, Invited, Link, Member, NewNotice, Person, PersonId, Purpose,
-    Records, Role,
+    ChangeError, Claimed, Control, Guest, Invitation, Invited, Link, Member, NewNotice, Person, PersonId,
+    Purpose, Records, Role,
 };
 use sealog_core::id::{TenantId, Uuid};
 use sealog_core::time::iso_ms;
 use sealog_store::world::World;
 use serde_json::{Value, json};
 
-use super::accounts::{Accounts, Failed, Visitor};
+use super::kind::People;
+use super::passwords::{PasswordError, check_chosen};
 use super::records::about_member;
-use super::sign_in::{PasswordError, check_chosen, strangers_limits};
-use super::throttle::{Limit, SignInError, subject};
-use super::token::Token;
 use crate::address::is_address;
 use crate::organisation;
 use crate::password;
 use crate::secret::Secret;
+use crate::sign_in::{Accounts, Failed, Limit, Token, Visitor, subject};
 use crate::system_chain::{Actor, Recorder, actions};
 use crate::text::Text;
 
@@ -95,7 +93,7 @@ pub enum Reset {
     TooMany,
 }
 
-impl Accounts {
+impl Accounts<People> {
     pub async fn claim(&self, token: &Token, email: &str, password: Secret) -> Result<Person, LinkError> {
         let email = email.trim().to_owned();
         if !is_address(&email) || email.eq_ignore_ascii_case(OWNER) {
@@ -111,7 +109,7 @@ impl Accounts {
             vec![accounts.recorder(person.id).record(&actions::ACCOUNT_CLAIMED, &resource, json!({}))]
         });
         let made = self.control.claim(token.digest(), self.world.now_ms(), claimed, records).await;
-        self.wake.wake();
+        self.kind.wake.wake();
         match made {
             Ok(person) => person.ok_or(LinkError::Gone),
             Err(ChangeError::AlreadyExists) => Err(LinkError::Taken),
@@ -124,10 +122,8 @@ impl Accounts {
     pub async fn request_reset(&self, email: &str, visitor: &Visitor) -> Result<Reset, Failed> {
         let email = email.trim().to_owned();
         let account = Limit::of_one(subject("reset", email.to_lowercase().as_bytes()));
-        match self.admit(&[account, Limit::of_address("address", visitor.address)]).await {
-            Ok(_) => {}
-            Err(SignInError::Failed(failed)) => return Err(failed),
-            Err(SignInError::TooMany | SignInError::Wrong | SignInError::Busy) => return Ok(Reset::TooMany),
+        if !self.admits(&[account, Limit::of_address("address", visitor.address)]).await? {
+            return Ok(Reset::TooMany);
         }
         let accounts = self.clone();
         tokio::spawn(async move {
@@ -183,11 +179,11 @@ impl Accounts {
         let now_ms = self.world.now_ms();
         let records = self.records(person_id, &actions::PASSWORD_CHANGED, json!({ "by": "link" }));
         let person = self.control.reset_password(token.digest(), now_ms, password_hash, records).await?;
-        self.wake.wake();
+        self.kind.wake.wake();
         let person = person.ok_or(LinkError::Gone)?;
         // Whoever has guessed at the old password does not keep its owner out.
-        for limit in strangers_limits(&person.email, visitor) {
-            self.throttle().forget(limit).await?;
+        for limit in self.strangers_limits(&person.email, visitor) {
+            self.forget(limit).await?;
         }
         Ok(person)
     }
@@ -251,7 +247,7 @@ impl Accounts {
             withdrawn.into_iter().chain([invited]).collect()
         });
         let made = self.control.invite(link, notice, may_give, INVITATIONS_MAX, records).await?;
-        self.wake.wake();
+        self.kind.wake.wake();
         Ok(made)
     }
 
@@ -266,7 +262,7 @@ impl Accounts {
         let resource = invitation_resource(id);
         let records = vec![self.recorder(by).record(&actions::INVITATION_WITHDRAWN, &resource, json!({}))];
         let withdrawn = self.control.withdraw_invitation(tenant_id, id, may_give, records).await?;
-        self.wake.wake();
+        self.kind.wake.wake();
         Ok(withdrawn)
     }
 
@@ -327,7 +323,7 @@ impl Accounts {
             vec![accounts.recorder(person_id).record(&actions::MEMBER_ADDED, &resource, metadata)]
         });
         let made = self.control.accept_invitation(token.digest(), now_ms, guest, records).await;
-        self.wake.wake();
+        self.kind.wake.wake();
         match made {
             Ok(member) => member.ok_or(InvitationError::Gone),
             Err(ChangeError::AlreadyExists) => Err(if_exists),

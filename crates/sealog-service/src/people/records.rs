@@ -1,15 +1,14 @@
 //! What people do here goes into the system chains of the organisations that they are members of, by their
 //! ids: an address never does.
 
-use sealog_control::Control;
 use std::sync::Arc;
 
-use sealog_control::{NewRecord, PersonId, PersonRecords, Room};
+use sealog_control::{Control, NewRecord, PersonId, PersonRecords, Room};
 use sealog_core::id::TenantId;
 use serde_json::{Value, json};
 
-use super::accounts::{Accounts, Failed};
-use super::session::room_of;
+use super::kind::{People, room_of};
+use crate::sign_in::{Accounts, Failed};
 use crate::system_chain::actions::{self, SystemAction};
 use crate::system_chain::{Actor, Recorder};
 
@@ -30,7 +29,7 @@ pub(super) async fn about_member(
     Ok(memberships.iter().map(|membership| record(membership.tenant_id)).collect())
 }
 
-impl Accounts {
+impl Accounts<People> {
     pub(super) fn recorder(&self, person_id: PersonId) -> Recorder {
         Recorder::new(Actor::Person(person_id), Arc::clone(&self.world))
     }
@@ -64,7 +63,7 @@ impl Accounts {
     async fn add_records(&self, records: Vec<(TenantId, NewRecord)>, room: Room) -> Result<(), Failed> {
         if !records.is_empty() {
             self.control.add_records(records, room).await?;
-            self.wake.wake();
+            self.kind.wake.wake();
         }
         Ok(())
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use sealog_control::Role;
 use sealog_service::Secret;
-use sealog_service::people::{self, Accounts, Failed, Token, Visitor};
+use sealog_service::people::{self, People};
+use sealog_service::sign_in::{Accounts, Failed, Token, Visitor};
 use sealog_service::system_chain::Wake;
 use sealog_store::world::World;
 
@@ -43,13 +44,8 @@ pub(super) async fn renew(
     app_url: &str,
 ) -> Result<Vec<SignIn>, String> {
     let control = store.control();
-    let accounts = Accounts::new(
-        Arc::clone(control),
-        Arc::clone(world),
-        app_url.to_owned(),
-        Wake::default(),
-        Arc::default(),
-    );
+    let people = People { wake: Wake::default() };
+    let accounts = Accounts::new(people, Arc::clone(control), Arc::clone(world), Arc::default());
     let mut renewed = Vec::new();
     for (email, _) in PEOPLE {
         let link = people::make_reset_link(control, world, app_url, email).await;

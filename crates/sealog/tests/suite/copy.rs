@@ -166,9 +166,9 @@ fn furnish(control: &Control) {
     wait(control.create_job(job)).unwrap();
     wait(control.claim_job(JobId(Uuid([5; 16])), 10, 20)).unwrap();
     wait(control.advance_job(JobId(Uuid([5; 16])), 1, vec![0, 255], 20)).unwrap();
-    let session = Session {
+    let session = Session::<Person> {
         token_digest: Hash([4; 32]),
-        person_id: PersonId(Uuid([3; 16])),
+        account_id: PersonId(Uuid([3; 16])),
         needs_code: false,
         created_at_ms: now,
         expires_at_ms: 1000,
@@ -344,7 +344,7 @@ fn a_request_that_is_sent_again_after_a_copy_gets_its_first_answer_whichever_way
     assert!(copy(from.to_str().unwrap(), &database.url()).0);
     let there = on_postgres(&database);
     assert_answered_as_before(&there.store, &answers);
-    assert!(wait(there.control.session(Hash([4; 32]), 999)).unwrap().is_some());
+    assert!(wait(there.control.session::<Person>(Hash([4; 32]), 999)).unwrap().is_some());
     answers.push((chains()[0], 99, send(&there.store, chains()[0], 99, 1, 3)));
     drop(there);
 
@@ -355,7 +355,7 @@ fn a_request_that_is_sent_again_after_a_copy_gets_its_first_answer_whichever_way
         for _ in 0..2 {
             let returned = embedded(target);
             assert_answered_as_before(&returned.store, &answers);
-            assert!(wait(returned.control.session(Hash([4; 32]), 999)).unwrap().is_some());
+            assert!(wait(returned.control.session::<Person>(Hash([4; 32]), 999)).unwrap().is_some());
             assert_eq!(wait(returned.store.heads()).unwrap().len(), heads.len());
         }
     }

@@ -239,9 +239,20 @@ CREATE TABLE {ops_sessions} (
     created_at_ms bigint NOT NULL,
     expires_at_ms bigint NOT NULL,
     last_seen_at_ms bigint NOT NULL,
-    idle_ms bigint NOT NULL
+    idle_ms bigint NOT NULL,
+    address text,
+    user_agent text
 );
 CREATE INDEX ops_sessions_of_user ON {ops_sessions} (user_id);
+
+-- The digest of the cookie that a browser has kept since an operator signed in with it.
+CREATE TABLE {ops_devices} (
+    user_id uuid NOT NULL REFERENCES {ops_users} (id),
+    digest bytea NOT NULL CHECK (octet_length(digest) = 32),
+    created_at_ms bigint NOT NULL,
+    last_seen_at_ms bigint NOT NULL,
+    PRIMARY KEY (user_id, digest)
+);
 
 -- Notices, jobs, exports ------------------------------------------------------------------------------------
 

@@ -236,9 +236,20 @@ CREATE TABLE ops_sessions (
     created_at_ms INTEGER NOT NULL,
     expires_at_ms INTEGER NOT NULL,
     last_seen_at_ms INTEGER NOT NULL,
-    idle_ms INTEGER NOT NULL
+    idle_ms INTEGER NOT NULL,
+    address TEXT,
+    user_agent TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX ops_sessions_of_user ON ops_sessions (user_id);
+
+-- The digest of the cookie that a browser has kept since an operator signed in with it.
+CREATE TABLE ops_devices (
+    user_id BLOB NOT NULL REFERENCES ops_users (id),
+    digest BLOB NOT NULL CHECK (length(digest) = 32),
+    created_at_ms INTEGER NOT NULL,
+    last_seen_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (user_id, digest)
+) STRICT, WITHOUT ROWID;
 
 -- Notices, jobs, exports ------------------------------------------------------------------------------------
 

@@ -16,6 +16,19 @@ fn confirmed(control: &Control) {
     );
 }
 
+/// Whether a code makes a session of the person whole, for one that a right password has begun.
+fn uses(control: &Control, person: u8, code: Code) -> bool {
+    let half = Session { needs_code: true, ..new_session(90, person, 1 << 60) };
+    wait(control.create_session(half, Some(digest(90)))).unwrap();
+    let shown = Shown::Code { asked_by: digest(90), code };
+    wait(control.begin_session(new_session(91, person, 1 << 60), shown, Room::Ordinary)).unwrap()
+        && wait(control.end_session::<Person>(digest(91))).is_ok()
+}
+
+fn step(secret: u8, step: u64) -> Code {
+    Code::Step { secret: vec![secret; 20], step }
+}
+
 pub fn an_authenticator_counts_from_its_first_code_on(control: &Control) {
     furnish(control);
     wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
@@ -27,7 +40,7 @@ pub fn an_authenticator_counts_from_its_first_code_on(control: &Control) {
     };
     assert!(offer(1) && offer(2));
     assert_eq!(found().map(|found| (found.is_confirmed(), found.secret)), Some((false, vec![2; 20])));
-    assert_eq!(wait(control.use_step(person_id(1), 9)), Ok(false));
+    assert!(!uses(control, 1, step(2, 9)));
     assert_eq!(
         wait(control.replace_recovery_codes(person_id(1), vec![digest(1)], PersonRecords::none())),
         Ok(false)
@@ -67,25 +80,39 @@ pub fn an_authenticator_counts_from_its_first_code_on(control: &Control) {
 
 pub fn a_code_of_a_time_step_works_once_and_never_an_older_one(control: &Control) {
     confirmed(control);
-    let used = |step| wait(control.use_step(person_id(1), step)).unwrap();
+    let used = |at| uses(control, 1, step(1, at));
     assert_eq!(
         (used(7), used(6), used(8), used(8), used(7), used(9)),
         (false, false, true, false, false, true)
     );
-    assert_eq!(wait(control.use_step(person_id(2), 9)), Ok(false));
+    assert!(!uses(control, 1, step(2, 10)), "of another secret");
+    wait(control.add_member(new_member(2, 1, "b@example.com"), Records::none())).unwrap();
+    assert!(!uses(control, 2, step(1, 10)), "of another person");
 }
 
 pub fn of_many_that_use_one_code_at_once_one_has_used_it(control: &Control) {
     confirmed(control);
-    let steps: Vec<_> = (0..8).map(|_| control.use_step(person_id(1), 8)).collect();
-    assert_eq!(steps.into_iter().map(|used| wait(used).unwrap()).filter(|used| *used).count(), 1);
-    let codes: Vec<_> = (0..8).map(|_| control.use_recovery_code(person_id(1), digest(1))).collect();
-    assert_eq!(codes.into_iter().map(|used| wait(used).unwrap()).filter(|used| *used).count(), 1);
+    for code in [step(1, 8), Code::Recovery(digest(1))] {
+        let asked = (10..18).map(|n| {
+            let half = Session { needs_code: true, ..new_session(n, 1, 1 << 60) };
+            wait(control.create_session(half, Some(digest(n)))).unwrap();
+            let shown = Shown::Code { asked_by: digest(n), code: code.clone() };
+            (new_session(n + 20, 1, 1 << 60), shown)
+        });
+        let asked: Vec<_> = asked.collect();
+        let begun: Vec<_> = asked
+            .into_iter()
+            .map(|(session, shown)| control.begin_session(session, shown, Room::Ordinary))
+            .collect();
+        assert_eq!(begun.into_iter().map(|begun| wait(begun).unwrap()).filter(|used| *used).count(), 1);
+        wait(control.end_sessions::<Person>(person_id(1), None)).unwrap();
+    }
 }
 
 pub fn a_recovery_code_works_once(control: &Control) {
     confirmed(control);
-    let used = |person, n| wait(control.use_recovery_code(person_id(person), digest(n))).unwrap();
+    wait(control.add_member(new_member(2, 1, "b@example.com"), Records::none())).unwrap();
+    let used = |person, n| uses(control, person, Code::Recovery(digest(n)));
     assert_eq!((used(2, 1), used(1, 1), used(1, 1), used(1, 3)), (false, true, false, false));
     assert_eq!(wait(control.recovery_codes_left(person_id(1))), Ok(1));
     assert_eq!(

@@ -79,10 +79,10 @@ pub fn new_member(n: u8, tenant: u8, email: &str) -> NewMember {
     }
 }
 
-pub fn new_session(n: u8, person: u8, expires_at_ms: u64) -> Session {
+pub fn new_session(n: u8, person: u8, expires_at_ms: u64) -> Session<Person> {
     Session {
         token_digest: digest(n),
-        person_id: person_id(person),
+        account_id: person_id(person),
         needs_code: false,
         created_at_ms: MORNING_MS,
         expires_at_ms,
@@ -145,9 +145,9 @@ pub fn new_notice(tenant: u8, month: u32, percent: u8) -> NewNotice {
 }
 
 /// With the digest of this number, of a person.
-pub fn new_device(n: u8, person: u8, seen_at_ms: u64) -> Device {
+pub fn new_device(n: u8, person: u8, seen_at_ms: u64) -> Device<Person> {
     Device {
-        person_id: person_id(person),
+        account_id: person_id(person),
         digest: digest(n),
         created_at_ms: MORNING_MS,
         last_seen_at_ms: seen_at_ms,
@@ -232,14 +232,16 @@ pub fn new_operator(n: u8) -> NewOpsUser {
     }
 }
 
-pub fn new_ops_session(n: u8, user: u8, needs_code: bool) -> OpsSession {
-    OpsSession {
+pub fn new_ops_session(n: u8, user: u8, needs_code: bool) -> Session<OpsUser> {
+    Session {
         token_digest: digest(n),
-        user_id: OpsUserId(id(user)),
+        account_id: OpsUserId(id(user)),
         needs_code,
         created_at_ms: MORNING_MS,
         expires_at_ms: MORNING_MS + 1000,
         last_seen_at_ms: MORNING_MS,
         idle_ms: 500,
+        address: Some("192.0.2.2".into()),
+        user_agent: Some("Browser".into()),
     }
 }

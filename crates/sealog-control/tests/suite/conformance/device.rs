@@ -8,7 +8,7 @@ use sealog_testing::*;
 fn sign_in(control: &Control, n: u8, person: u8, at_ms: u64, most: u64) -> DeviceSeen {
     let key = format!("device/{n}/{person}/{at_ms}");
     let notice = NewNotice { key, person_id: Some(person_id(person)), ..new_notice(1, 1, 80) };
-    wait(control.signed_in_with(new_device(n, person, at_ms), most, notice)).unwrap()
+    wait(control.signed_in_with(new_device(n, person, at_ms), most, Some(notice))).unwrap()
 }
 
 fn two_people(control: &Control) {
@@ -28,7 +28,7 @@ pub fn a_browser_is_new_once_for_each_person_and_the_first_one_gives_no_notice(c
     // What one person's browser is says nothing of another's.
     let knows = |n, person| {
         let device = new_device(n, person, 0);
-        wait(control.knows_device(device.person_id, device.digest)).unwrap()
+        wait(control.knows_device::<Person>(device.account_id, device.digest)).unwrap()
     };
     assert_eq!((knows(1, 1), knows(2, 1), knows(3, 1), knows(2, 2)), (true, true, false, false));
     assert_eq!((sign_in(control, 2, 2, 14, 9), pending()), (DeviceSeen::First, 1));

@@ -146,7 +146,7 @@ pub fn a_claim_sets_address_and_password_once(control: &Control) {
     assert!(!has_claim(NOW));
     assert_eq!(account(control, "me@example.com"), Some((person_id(1), true, hashed("h1"))));
     assert_eq!(account(control, "owner@localhost"), None);
-    assert_eq!(wait(control.session(digest(1), NOW)), Ok(None));
+    assert_eq!(wait(control.session::<Person>(digest(1), NOW)), Ok(None));
     assert_eq!(wait(control.count_records()), Ok(1));
 }
 
@@ -186,11 +186,11 @@ pub fn a_reset_sets_the_password_ends_all_sessions_and_leaves_the_authenticator(
         wait(control.reset_password(digest(n), now_ms, "h2".into(), PersonRecords::none())).unwrap()
     };
     assert_eq!((reset(1, NOW + 1), reset(2, NOW)), (None, None));
-    assert_eq!(wait(control.sessions(person_id(1), NOW)).unwrap().len(), 2);
+    assert_eq!(wait(control.sessions::<Person>(person_id(1), NOW)).unwrap().len(), 2);
     assert_eq!(reset(1, NOW).map(|person| person.id), Some(person_id(1)));
     assert_eq!(reset(1, NOW), None);
     assert_eq!(account(control, "a@example.com"), Some((person_id(1), true, hashed("h2"))));
-    assert_eq!(wait(control.sessions(person_id(1), NOW)), Ok(vec![]));
+    assert_eq!(wait(control.sessions::<Person>(person_id(1), NOW)), Ok(vec![]));
     assert!(wait(control.authenticator(person_id(1))).unwrap().unwrap().is_confirmed());
     assert_eq!(wait(control.recovery_codes_left(person_id(1))), Ok(1));
 }

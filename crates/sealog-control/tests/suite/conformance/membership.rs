@@ -160,7 +160,7 @@ pub fn sessions_end_with_the_last_membership(control: &Control) {
         wait(control.add_member(new, Records::none())).unwrap().unwrap();
     }
     wait(control.create_session(new_session(1, 1, u64::MAX), None)).unwrap();
-    let is_there = || wait(control.session(digest(1), MORNING_MS)).unwrap().is_some();
+    let is_there = || wait(control.session::<Person>(digest(1), MORNING_MS)).unwrap().is_some();
     let change = |tenant, ends_at_ms| {
         let change = MemberChange {
             ends_at_ms: Some(Some(ends_at_ms)),

@@ -68,7 +68,7 @@ pub fn a_changed_password_ends_all_sessions_but_one_and_is_changed_from_the_one_
         ))
         .unwrap()
     };
-    let run = || [1, 2, 3].map(|n| wait(control.session(digest(n), MORNING_MS)).unwrap().is_some());
+    let run = || [1, 2, 3].map(|n| wait(control.session::<Person>(digest(n), MORNING_MS)).unwrap().is_some());
     assert!(!change("an older one"));
     assert_eq!(run(), [true, true, true]);
     assert!(change("$argon2id$1"));

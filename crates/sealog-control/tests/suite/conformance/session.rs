@@ -13,13 +13,13 @@ pub fn sessions_end_and_expire(control: &Control) {
     for session in [&short, &long, &ended] {
         wait(control.create_session(session.clone(), None)).unwrap();
     }
-    let session = |n, now_ms| wait(control.session(digest(n), now_ms)).unwrap();
+    let session = |n, now_ms| wait(control.session::<Person>(digest(n), now_ms)).unwrap();
     assert_eq!(session(1, MORNING_MS + 999), Some(short));
     assert_eq!(session(1, MORNING_MS + 1000), None);
     assert_eq!(session(1, u64::MAX), None);
     assert_eq!(session(4, MORNING_MS), None);
     assert_eq!(session(3, MORNING_MS), Some(ended));
-    wait(control.end_session(digest(3))).unwrap();
+    wait(control.end_session::<Person>(digest(3))).unwrap();
     assert_eq!(session(3, MORNING_MS), None);
     assert_eq!(session(2, MORNING_MS), Some(long.clone()));
     // A later one does not end those that still run.
@@ -37,8 +37,8 @@ pub fn all_sessions_of_a_person_end_together(control: &Control) {
     for (n, person) in [(1, 1), (2, 1), (3, 2)] {
         wait(control.create_session(new_session(n, person, u64::MAX), None)).unwrap();
     }
-    wait(control.end_sessions(person_id(1), None)).unwrap();
-    let session = |n| wait(control.session(digest(n), MORNING_MS)).unwrap();
+    wait(control.end_sessions::<Person>(person_id(1), None)).unwrap();
+    let session = |n| wait(control.session::<Person>(digest(n), MORNING_MS)).unwrap();
     assert_eq!((session(1), session(2)), (None, None));
     assert!(session(3).is_some());
 }
@@ -54,7 +54,7 @@ pub fn sessions_that_are_over_are_removed_when_another_begins(control: &Control)
     assert_eq!(begin(1, MORNING_MS, MORNING_MS + 1000), 1);
     assert_eq!(begin(2, MORNING_MS + 999, u64::MAX), 2);
     assert_eq!(begin(3, MORNING_MS + 1000, u64::MAX), 2);
-    assert_eq!(wait(control.session(digest(1), MORNING_MS)), Ok(None));
+    assert_eq!(wait(control.session::<Person>(digest(1), MORNING_MS)), Ok(None));
 }
 
 pub fn a_session_that_nobody_uses_ends_before_its_time(control: &Control) {
@@ -62,16 +62,16 @@ pub fn a_session_that_nobody_uses_ends_before_its_time(control: &Control) {
     wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     let session = Session { idle_ms: 100, ..new_session(1, 1, MORNING_MS + 1000) };
     wait(control.create_session(session, None)).unwrap();
-    let runs = |after| wait(control.session(digest(1), MORNING_MS + after)).unwrap().is_some();
-    let listed = |after| wait(control.sessions(person_id(1), MORNING_MS + after)).unwrap().len();
+    let runs = |after| wait(control.session::<Person>(digest(1), MORNING_MS + after)).unwrap().is_some();
+    let listed = |after| wait(control.sessions::<Person>(person_id(1), MORNING_MS + after)).unwrap().len();
     assert_eq!((runs(99), runs(100), listed(99), listed(100)), (true, false, 1, 0));
-    wait(control.touch_session(digest(1), MORNING_MS + 99)).unwrap();
+    wait(control.touch_session::<Person>(digest(1), MORNING_MS + 99)).unwrap();
     assert_eq!((runs(198), runs(199)), (true, false));
     // A node whose clock is behind does not take time away.
-    wait(control.touch_session(digest(1), MORNING_MS + 50)).unwrap();
+    wait(control.touch_session::<Person>(digest(1), MORNING_MS + 50)).unwrap();
     assert!(runs(198));
     for after in (150..=1200).step_by(50) {
-        wait(control.touch_session(digest(1), MORNING_MS + after)).unwrap();
+        wait(control.touch_session::<Person>(digest(1), MORNING_MS + after)).unwrap();
     }
     assert_eq!((runs(999), runs(1000)), (true, false));
 }
@@ -81,7 +81,7 @@ pub fn a_new_session_takes_the_place_of_the_one_before_it(control: &Control) {
     wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     let half = Session { needs_code: true, user_agent: Some("Browser".into()), ..new_session(1, 1, 1 << 60) };
     wait(control.create_session(half.clone(), None)).unwrap();
-    let session = |n| wait(control.session(digest(n), MORNING_MS)).unwrap();
+    let session = |n| wait(control.session::<Person>(digest(n), MORNING_MS)).unwrap();
     assert_eq!(session(1), Some(half));
     let whole = new_session(2, 1, 1 << 60);
     wait(control.create_session(whole.clone(), Some(digest(1)))).unwrap();
@@ -98,15 +98,15 @@ pub fn a_person_ends_one_session_or_all_others_and_never_anothers(control: &Cont
         wait(control.create_session(seen, None)).unwrap();
     }
     let left = |person| -> Vec<_> {
-        let sessions = wait(control.sessions(person_id(person), MORNING_MS)).unwrap();
+        let sessions = wait(control.sessions::<Person>(person_id(person), MORNING_MS)).unwrap();
         sessions.into_iter().map(|session| session.token_digest).collect()
     };
     assert_eq!(left(1), [digest(3), digest(2), digest(1)]);
-    assert_eq!(wait(control.end_session_of(person_id(1), digest(4))), Ok(false));
-    assert_eq!(wait(control.end_session_of(person_id(1), digest(2))), Ok(true));
-    assert_eq!(wait(control.end_session_of(person_id(1), digest(2))), Ok(false));
+    assert_eq!(wait(control.end_session_of::<Person>(person_id(1), digest(4))), Ok(false));
+    assert_eq!(wait(control.end_session_of::<Person>(person_id(1), digest(2))), Ok(true));
+    assert_eq!(wait(control.end_session_of::<Person>(person_id(1), digest(2))), Ok(false));
     assert_eq!((left(1), left(2)), (vec![digest(3), digest(1)], vec![digest(4)]));
-    wait(control.end_sessions(person_id(1), Some(digest(1)))).unwrap();
+    wait(control.end_sessions::<Person>(person_id(1), Some(digest(1)))).unwrap();
     assert_eq!((left(1), left(2)), (vec![digest(1)], vec![digest(4)]));
 }
 
@@ -117,7 +117,7 @@ pub fn a_person_has_at_most_twenty_sessions_and_the_one_that_was_unused_for_long
         let session = Session { last_seen_at_ms: MORNING_MS + u64::from(n), ..new_session(n, 1, 1 << 60) };
         wait(control.create_session(session, None)).unwrap();
     }
-    let sessions = wait(control.sessions(person_id(1), MORNING_MS)).unwrap();
+    let sessions = wait(control.sessions::<Person>(person_id(1), MORNING_MS)).unwrap();
     let left: Vec<_> = sessions.iter().map(|session| session.token_digest).collect();
     assert_eq!(left, (6..=25).rev().map(digest).collect::<Vec<_>>());
 }
@@ -129,7 +129,7 @@ pub fn a_session_begins_with_the_password_that_the_person_has(control: &Control)
         let shown = Shown::Password { hash: hash.into(), replaces: replaces.map(digest) };
         wait(control.begin_session(new_session(n, person, 1 << 60), shown, Room::Ordinary)).unwrap()
     };
-    let session = |n| wait(control.session(digest(n), MORNING_MS)).unwrap();
+    let session = |n| wait(control.session::<Person>(digest(n), MORNING_MS)).unwrap();
     assert!(begin(1, 1, "$argon2id$1", None));
     assert!(begin(2, 1, "$argon2id$1", Some(1)));
     assert_eq!((session(1), session(2)), (None, Some(new_session(2, 1, 1 << 60))));
@@ -168,7 +168,8 @@ pub fn a_whole_session_begins_with_a_code_once_there_is_an_authenticator(control
         wait(control.begin_session(session, shown, Room::Ordinary)).unwrap()
     };
     let code = |n, person, asked_by| {
-        let shown = Shown::Code { asked_by: digest(asked_by) };
+        let code = Code::Step { secret: vec![1; 20], step: u64::from(n) + 10 };
+        let shown = Shown::Code { asked_by: digest(asked_by), code };
         wait(control.begin_session(new_session(n, person, u64::MAX), shown, Room::Ordinary)).unwrap()
     };
     assert!(!password(1, false));
@@ -179,6 +180,24 @@ pub fn a_whole_session_begins_with_a_code_once_there_is_an_authenticator(control
     assert!(!code(3, 1, 1), "it was answered");
     assert!(!code(3, 1, 2), "a whole one asks for nothing");
     assert!(password(4, true));
-    wait(control.end_sessions(person_id(1), None)).unwrap();
+    wait(control.end_sessions::<Person>(person_id(1), None)).unwrap();
     assert!(!code(5, 1, 4), "it has ended");
+}
+
+/// An attacker who has the password, and no code, signs nobody out.
+pub fn sessions_without_their_code_end_no_whole_one(control: &Control) {
+    furnish(control);
+    wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
+    wait(control.create_session(new_session(1, 1, 1 << 60), None)).unwrap();
+    for n in 2..=30 {
+        let half = Session {
+            needs_code: true,
+            last_seen_at_ms: MORNING_MS + u64::from(n),
+            ..new_session(n, 1, 1 << 60)
+        };
+        wait(control.create_session(half, None)).unwrap();
+    }
+    let sessions = wait(control.sessions::<Person>(person_id(1), MORNING_MS)).unwrap();
+    let left: Vec<_> = sessions.iter().map(|session| session.token_digest).collect();
+    assert_eq!(left, (11..=30).rev().chain([1]).map(digest).collect::<Vec<_>>());
 }

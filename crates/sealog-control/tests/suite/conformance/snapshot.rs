@@ -43,7 +43,7 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     let other = wait(control.due_notices(MORNING_MS, 9)).unwrap().remove(0).id;
     let given_up = NoticeOutcome::GivenUp { now_ms: MORNING_MS, cause: "no such box".into() };
     wait(control.notice_attempted(other, given_up)).unwrap();
-    wait(control.signed_in_with(new_device(1, 1, MORNING_MS), 9, new_notice(1, 1, 1))).unwrap();
+    wait(control.signed_in_with(new_device(1, 1, MORNING_MS), 9, Some(new_notice(1, 1, 1)))).unwrap();
     wait(control.set_muted_notices(tenant_id(1), person_id(1), vec!["a".into(), "b".into()], vec![]))
         .unwrap();
     wait(control.create_job(new_job(1, 1))).unwrap();
@@ -97,10 +97,19 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     wait(control.count_failure(person_id(1), Wrong::Code, MORNING_MS)).unwrap();
 
     let operator = wait(control.add_ops_user(new_operator(1))).unwrap();
-    wait(control.enrol_ops_user(digest(101), MORNING_MS, "$argon2id$7".into())).unwrap().unwrap();
+    wait(control.enrol_ops_user(digest(101), MORNING_MS, "$argon2id$7".into(), vec![9; 20]))
+        .unwrap()
+        .unwrap();
     assert_eq!(wait(control.offer_ops_authenticator(operator.id, vec![7; 20])), Ok(true));
-    let shown = OpsShown::Password { hash: "$argon2id$7".into(), replaces: None };
-    assert_eq!(wait(control.begin_ops_session(new_ops_session(9, 1, true), shown)), Ok(true));
+    let shown = Shown::Password { hash: "$argon2id$7".into(), replaces: None };
+    assert_eq!(wait(control.begin_session(new_ops_session(9, 1, true), shown, Room::Ordinary)), Ok(true));
+    let device = Device::<OpsUser> {
+        account_id: operator.id,
+        digest: digest(9),
+        created_at_ms: 1,
+        last_seen_at_ms: 2,
+    };
+    assert_eq!(wait(control.signed_in_with(device, 9, None)), Ok(DeviceSeen::First));
 
     let system = ProjectId::system_from_random([7; 16]);
     assert_eq!(wait(control.system_project(tenant_id(1), system)), Ok(Some(system)));
@@ -130,6 +139,7 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
         ref records,
         ref ops_users,
         ref ops_sessions,
+        ref ops_devices,
         ..
     } = all;
     assert_eq!((persons.len(), memberships.len(), sessions.len()), (1, 2, 1));
@@ -139,7 +149,7 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     assert_eq!((case_searches.len(), case_packages.len(), case_letters.len()), (2, 1, 1));
     assert_eq!((&case_searches[0].search, case_searches[0].found.len()), (&search, 1));
     assert_eq!((devices.len(), muted_notices.len()), (1, 2));
-    assert_eq!((ops_users.len(), ops_sessions.len()), (1, 1));
+    assert_eq!((ops_users.len(), ops_sessions.len(), ops_devices.len()), (1, 1, 1));
     assert_eq!(projects[0].1.len(), 3, "two that were disabled, and one that is enabled");
 
     wait(control.replace(ControlSnapshot::default())).unwrap();

@@ -1,17 +1,13 @@
 //! How often somebody may try, whoever it is that signs in: counted in the store, so that all nodes count
 //! together.
 
-use sealog_control::Control;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-use sealog_control::PersonId;
 use sealog_core::id::Hash;
 use sealog_store::StoreError;
 
-use super::accounts::Failed;
-use super::counts::SignInCounts;
-use super::refused::Refused;
+use super::accounts::{Accounts, Failed, Kind, Visitor};
 use super::token::digest;
 use crate::password::Unchecked;
 
@@ -82,16 +78,25 @@ impl<E: Into<Failed>> From<E> for SignInError {
     }
 }
 
-/// Where attempts are counted, and those that are known to be too many.
-pub(crate) struct Throttle<'a> {
-    pub control: &'a Control,
-    pub refused: &'a Refused,
-    pub counts: &'a SignInCounts,
-}
+impl<K: Kind> Accounts<K> {
+    /// What attempts of a browser are counted by that has never signed in to the account.
+    pub(crate) fn strangers_limits(&self, email: &str, visitor: &Visitor) -> Vec<Limit> {
+        let [account, address] = ["account", "address"].map(|what| format!("{}{what}", K::ATTEMPTS));
+        vec![
+            Limit::of_account_at(&account, email, visitor.address),
+            Limit::of_address(&address, visitor.address),
+            Limit::of_day(self.subject("account", email.to_lowercase().as_bytes())),
+        ]
+    }
 
-impl Throttle<'_> {
-    /// Counts an attempt, and refuses one too many, without a write while that is known.
-    pub(crate) async fn admit(&self, limits: &[Limit], now_ms: u64) -> Result<(), SignInError> {
+    /// What attempts of this kind of account are counted by.
+    pub(crate) fn subject(&self, what: &str, whose: &[u8]) -> Hash {
+        subject(&format!("{}{what}", K::ATTEMPTS), whose)
+    }
+
+    /// Counts an attempt. Returns false for one too many, without a write while that is known.
+    pub(crate) async fn admits(&self, limits: &[Limit]) -> Result<bool, Failed> {
+        let now_ms = self.world.now_ms();
         let is_known = limits.iter().any(|limit| self.refused.has(limit.subject, now_ms));
         let mut too_many = is_known;
         for window_ms in [WINDOW_MS, DAY_MS].into_iter().filter(|_| !is_known) {
@@ -115,9 +120,8 @@ impl Throttle<'_> {
         }
         if too_many {
             self.counts.throttled.fetch_add(1, Ordering::Relaxed);
-            return Err(SignInError::TooMany);
         }
-        Ok(())
+        Ok(!too_many)
     }
 
     /// The attempt was right. Those who share an address are not kept out by it.
@@ -149,10 +153,6 @@ impl Throttle<'_> {
 /// What attempts are counted by. A digest, so that no address of anybody stays in the store.
 pub(crate) fn subject(kind: &str, whose: &[u8]) -> Hash {
     digest(&[b"sealog attempts ", kind.as_bytes(), b" ", whose].concat())
-}
-
-pub(crate) fn of_person(kind: &str, id: PersonId) -> Hash {
-    subject(kind, &id.0.0)
 }
 
 /// Somebody with IPv6 has a /64 at least.
