@@ -7,8 +7,10 @@ use clap::{Arg, ArgMatches, Command};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::action_types::{Action, LANGUAGES, difference, emitted};
 use super::connect::{self, Key};
 use super::exit::{Exit, Failure};
+use super::file_flags;
 use super::output::{self, Form};
 
 pub(super) fn command() -> Command {
@@ -25,8 +27,30 @@ pub(super) fn command() -> Command {
         Arg::new("action").value_name("ACTION").required(true).help("Name of the action, such as user.login"),
     );
     let actions = Command::new("actions")
-        .about("Show the actions that you can log")
-        .subcommand_required(true)
+        .about("Show the actions that you can log, or write types for them")
+        .after_help(
+            "Examples:\n  \
+             sealog actions --emit ts -o src/sealog-actions.ts      write types for an application\n  \
+             sealog actions --emit ts --check src/sealog-actions.ts fail in CI if the catalog has changed",
+        )
+        .arg(
+            Arg::new("emit")
+                .long("emit")
+                .value_name("LANGUAGE")
+                .value_parser(LANGUAGES.map(|(name, _)| name))
+                .help("Write the actions with their required fields as source code"),
+        )
+        .arg(file_flags::output("Write to this file instead of standard output").requires("emit"))
+        .arg(
+            Arg::new("check")
+                .long("check")
+                .value_name("FILE")
+                .requires("emit")
+                .conflicts_with("output")
+                .help("Write nothing; exit with 1 if the file is not what --emit would write"),
+        )
+        .subcommand_negates_reqs(true)
+        .args_conflicts_with_subcommands(true)
         .arg_required_else_help(true);
     connect::with_flags(actions.subcommand(list).subcommand(show))
 }
@@ -62,7 +86,10 @@ struct Framework {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
-    let (name, matches) = matches.subcommand().expect("clap asks for one");
+    let (name, matches) = matches.subcommand().unwrap_or(("emit", matches));
+    if name == "emit" && !matches.contains_id("emit") {
+        return Err(Failure::usage("give --emit LANGUAGE, or one of the commands list and show"));
+    }
     let client = connect::client(matches, Key::Optional)?;
     let catalog: Catalog = connect::block_on(async { Ok(client.get("/v1/actions", &[]).await?.json()?) })?;
     let mut entries = Vec::with_capacity(catalog.actions.len());
@@ -74,6 +101,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     }
     let form = Form::of(matches);
     match name {
+        "emit" => emit(&entries, matches)?,
         "list" => list(&entries, matches, form)?,
         _ => show(&entries, matches.get_one::<String>("action").expect("clap asks for it"), form)?,
     }
@@ -111,6 +139,39 @@ fn list(entries: &[(Entry, Value)], matches: &ArgMatches, form: Form) -> Result<
         }
     }
     output::put(&text)?;
+    Ok(())
+}
+
+/// The types of an application, written or compared.
+fn emit(entries: &[(Entry, Value)], matches: &ArgMatches) -> Result<(), Failure> {
+    let language = matches.get_one::<String>("emit").expect("it was looked for");
+    let actions = entries.iter().map(|(entry, _)| Action {
+        name: &entry.action,
+        description: &entry.description,
+        required: &entry.required_fields,
+    });
+    let text = emitted(language, actions.collect()).expect("clap knows the languages");
+    if let Some(path) = file_flags::path(matches, "check") {
+        let file = std::fs::read_to_string(&path).map_err(|error| Failure::of_path(&path, &error))?;
+        return match difference(&file, &text) {
+            None => Ok(()),
+            Some(what) => Err(Failure::new(
+                Exit::Failure,
+                format!(
+                    "the actions have changed ({what}); run `sealog actions --emit {language} -o {}`",
+                    path.display()
+                ),
+            )),
+        };
+    }
+    match file_flags::path(matches, "output") {
+        Some(path) => {
+            std::fs::write(&path, text).map_err(|error| file_flags::unwritable(&path, &error))?;
+        }
+        None => {
+            output::put(&text)?;
+        }
+    }
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //!
 //! Standard output is data, standard error is talk.
 
+mod action_types;
 mod actions;
 mod admin;
 mod ask;
