@@ -1,0 +1,3 @@
+//! Rules, properties and vectors.
+
+mod trees;
