@@ -10,5 +10,7 @@
 //! use memory or time that its own length does not justify.
 
 mod digest;
+pub mod leaf;
 pub mod merkle;
+pub mod salt;
 pub mod text;

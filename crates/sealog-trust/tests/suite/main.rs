@@ -1,3 +1,4 @@
 //! Rules, properties and vectors.
 
+mod salts;
 mod trees;
