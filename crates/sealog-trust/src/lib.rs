@@ -9,8 +9,10 @@
 //! Pure: no I/O, no async, no clock, no randomness. Nothing here panics on any input, and no input makes it
 //! use memory or time that its own length does not justify.
 
+pub mod checkpoint;
 mod digest;
 pub mod leaf;
 pub mod merkle;
+pub mod note;
 pub mod salt;
 pub mod text;
