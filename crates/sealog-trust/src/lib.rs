@@ -11,8 +11,11 @@
 
 pub mod checkpoint;
 mod digest;
+pub mod entry;
+pub mod heads;
 pub mod leaf;
 pub mod merkle;
 pub mod note;
 pub mod salt;
 pub mod text;
+pub mod tile;

@@ -1,4 +1,5 @@
 //! Rules, properties and vectors.
 
+mod example;
 mod salts;
 mod trees;
