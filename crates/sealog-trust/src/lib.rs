@@ -16,6 +16,8 @@ pub mod heads;
 pub mod leaf;
 pub mod merkle;
 pub mod note;
+pub mod policy;
+pub mod proof;
 pub mod salt;
 pub mod text;
 pub mod tile;

@@ -1,5 +1,6 @@
 //! Rules, properties and vectors.
 
 mod example;
+mod notes;
 mod salts;
 mod trees;
