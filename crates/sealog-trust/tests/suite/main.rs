@@ -2,5 +2,6 @@
 
 mod example;
 mod notes;
+mod properties;
 mod salts;
 mod trees;
