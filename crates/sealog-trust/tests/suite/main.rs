@@ -5,3 +5,4 @@ mod notes;
 mod properties;
 mod salts;
 mod trees;
+mod vectors;

@@ -142,12 +142,13 @@ fn every_range_of_every_small_tree_is_proven_and_no_other_leaves_fit_it() {
 #[test]
 fn a_proof_for_another_size_or_place_is_refused() {
     let all = leaves(65);
+    let first = |count: u64| &all[..usize::try_from(count).unwrap()];
     for size in [1, 2, 3, 7, 8, 9, 31, 32, 40u64] {
-        let tree = &all[..size as usize];
+        let tree = first(size);
         let root = mth(tree);
         for index in 0..size {
             let proof = made(&Plan::inclusion(index, size).unwrap(), tree);
-            let leaf = tree[index as usize];
+            let leaf = tree[usize::try_from(index).unwrap()];
             for other in 0..=41 {
                 if other != index {
                     let wrong = merkle::verify_inclusion(leaf, other, size, &root, &proof);
@@ -159,7 +160,7 @@ fn a_proof_for_another_size_or_place_is_refused() {
         for other in size + 1..=64 {
             let proof = made(&Plan::consistency(size, other).unwrap(), &all);
             for claimed in (size + 1..=65).filter(|claimed| *claimed != other) {
-                let claimed_root = mth(&all[..claimed as usize]);
+                let claimed_root = mth(first(claimed));
                 let wrong = merkle::verify_consistency(size, &root, claimed, &claimed_root, &proof);
                 assert!(wrong.is_err(), "{size} to {other} as {claimed}");
             }
