@@ -5,6 +5,8 @@
 mod written;
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 use base64ct::{Base64, Encoding};
@@ -66,6 +68,33 @@ fn rust_agrees_with_every_case() {
             assert_eq!(json!(found), wanted, "{file}: {name}");
         }
     }
+}
+
+#[test]
+fn python_agrees_with_every_case() {
+    agrees("python3", "tools/sealog_trust.py");
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[track_caller]
+fn agrees(interpreter: &str, tool: &str) {
+    let output = Command::new(interpreter)
+        .arg(written::root().join(tool))
+        .arg("--vectors")
+        .arg(written::root().join("vectors/trust"))
+        .output()
+        .unwrap_or_else(|error| panic!("{interpreter} does not start: {error}"));
+    let count: usize = all().iter().map(|(_, cases)| cases.len()).sum();
+    let said = said(&output);
+    let last = format!("{count} passed, 0 failed");
+    assert!(
+        output.status.success() && said.lines().last() == Some(&last),
+        "{count} cases, but {} says:\n{said}",
+        Path::new(tool).display()
+    );
 }
 
 // ---- Every case in Rust ---------------------------------------------------------------------------------
