@@ -75,6 +75,11 @@ fn python_agrees_with_every_case() {
     agrees("python3", "tools/sealog_trust.py");
 }
 
+#[test]
+fn node_agrees_with_every_case() {
+    agrees("node", "tools/sealog_trust.mjs");
+}
+
 fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
