@@ -80,6 +80,38 @@ fn node_agrees_with_every_case() {
     agrees("node", "tools/sealog_trust.mjs");
 }
 
+#[test]
+fn go_agrees_with_every_case_that_it_knows() {
+    let folder = written::root().join("tools/go-trust");
+    let go = |arguments: &[&str]| {
+        Command::new("go")
+            .args(arguments)
+            .current_dir(&folder)
+            .env("GOFLAGS", "-mod=readonly -buildvcs=false")
+            .env("GOTOOLCHAIN", "local")
+            .output()
+    };
+    // Only a missing Go or module may skip the test. Once the module is here, every failure counts.
+    let skip = match go(&["mod", "download"]) {
+        Err(error) => Some(error.to_string()),
+        Ok(output) => {
+            (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    };
+    if let Some(reason) = skip {
+        eprintln!(
+            "SKIPPED: golang.org/x/mod did not check the vectors, because Go or the module is missing: {reason}"
+        );
+        return;
+    }
+    let output = go(&["run", ".", "../../vectors/trust"]).expect("go started before");
+    let said = said(&output);
+    let last = said.lines().rfind(|line| line.contains(" passed, ")).unwrap_or_default();
+    let passed: usize = last.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0);
+    assert!(output.status.success() && last.contains(", 0 failed") && passed >= 600, "{said}");
+    println!("{last}");
+}
+
 fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
