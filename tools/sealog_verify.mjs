@@ -133,6 +133,9 @@ function scanWhole(text) {
 /** The canonical text of a JSON text. Throws when it is not JSON. */
 export const canonical = (text) => scanWhole(text).canonical;
 
+/** The members of a JSON object as {key, text}, both canonical; the key has its quotes. */
+export const members = (text) => scanWhole(text).items;
+
 /** Bytes to text. Invalid UTF-8 is refused here; a byte order mark is kept, and the scanner refuses it. */
 export function decode(bytes) {
   try {

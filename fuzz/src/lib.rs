@@ -3,6 +3,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod trust;
+
 // The decoder of segments and the auditor's reader are private to their crates and stay so: they are compiled
 // here once more, as they are.
 #[allow(dead_code)]

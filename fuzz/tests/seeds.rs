@@ -5,7 +5,7 @@ use std::path::Path;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 8] = [
+const TARGETS: [(&str, Target); 13] = [
     ("json", sealog_fuzz::json),
     ("event", sealog_fuzz::event),
     ("query", sealog_fuzz::query),
@@ -14,6 +14,11 @@ const TARGETS: [(&str, Target); 8] = [
     ("input", sealog_fuzz::input),
     ("adapters", sealog_fuzz::adapters),
     ("otlp", sealog_fuzz::otlp),
+    ("trust_note", sealog_fuzz::trust::note),
+    ("trust_policy", sealog_fuzz::trust::policy),
+    ("trust_proof", sealog_fuzz::trust::proof),
+    ("trust_tile", sealog_fuzz::trust::tile),
+    ("trust_entry", sealog_fuzz::trust::entry),
 ];
 /// Longer seeds are changed in this many places only.
 const PLACES_MAX: usize = 200;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::hex;
+
 /// Crockford's base 32, the alphabet of ULIDs.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
@@ -162,7 +164,7 @@ impl Uuid {
         let mut digits = text.iter().filter(|&&byte| byte != b'-');
         let mut bytes = [0u8; 16];
         for byte in &mut bytes {
-            *byte = hex_digit(*digits.next()?)? << 4 | hex_digit(*digits.next()?)?;
+            *byte = hex::digit(*digits.next()?)? << 4 | hex::digit(*digits.next()?)?;
         }
         digits.next().is_none().then_some(Uuid(bytes))
     }
@@ -174,7 +176,7 @@ impl Uuid {
             if matches!(at, 8 | 13 | 18 | 23) {
                 at += 1;
             }
-            text[at..at + 2].copy_from_slice(&hex_pair(byte));
+            text[at..at + 2].copy_from_slice(&hex::pair(byte));
             at += 2;
         }
         text
@@ -289,26 +291,13 @@ impl Hash {
     pub const ZERO: Hash = Hash([0; 32]);
 
     pub fn parse(text: &str) -> Option<Hash> {
-        let text = text.as_bytes();
-        if text.len() != Self::TEXT_LEN {
-            return None;
-        }
-        let mut bytes = [0u8; 32];
-        for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-            // Upper case is another spelling, hence another text than the one that was hashed into the next
-            // event.
-            if pair.iter().any(u8::is_ascii_uppercase) {
-                return None;
-            }
-            *byte = hex_digit(pair[0])? << 4 | hex_digit(pair[1])?;
-        }
-        Some(Hash(bytes))
+        hex::decode(text).map(Hash)
     }
 
     pub fn to_text(self) -> [u8; Self::TEXT_LEN] {
         let mut text = [0u8; Self::TEXT_LEN];
         for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
-            pair.copy_from_slice(&hex_pair(byte));
+            pair.copy_from_slice(&hex::pair(byte));
         }
         text
     }
@@ -324,30 +313,6 @@ impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
-}
-
-pub(crate) fn hex_digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        b'A'..=b'F' => Some(byte - b'A' + 10),
-        _ => None,
-    }
-}
-
-fn hex_pair(byte: u8) -> [u8; 2] {
-    // Both digits in one look: every event that is verified has its hashes and ids written out.
-    const PAIRS: [[u8; 2]; 256] = {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut pairs = [[0; 2]; 256];
-        let mut byte = 0;
-        while byte < pairs.len() {
-            pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
-            byte += 1;
-        }
-        pairs
-    };
-    PAIRS[usize::from(byte)]
 }
 
 #[cfg(test)]

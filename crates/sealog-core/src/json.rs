@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::id::hex_digit;
+use crate::hex;
 use crate::steps;
 
 /// Where and why a text is not JSON.
@@ -408,7 +408,7 @@ impl<'a> Scanner<'a> {
     fn hex4(&self, at: usize) -> Result<u16, JsonError> {
         let bad = JsonError { offset: at, problem: "\\u needs four hex digits" };
         let digits = self.text.get(at..at + 4).ok_or(bad)?;
-        digits.iter().try_fold(0u16, |unit, &digit| Some(unit << 4 | u16::from(hex_digit(digit)?))).ok_or(bad)
+        digits.iter().try_fold(0u16, |unit, &digit| Some(unit << 4 | u16::from(hex::digit(digit)?))).ok_or(bad)
     }
 
     fn number(&mut self) -> Result<(), JsonError> {

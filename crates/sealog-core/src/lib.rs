@@ -11,6 +11,7 @@ pub mod canonical;
 pub mod catalog;
 pub mod chain;
 pub mod event;
+pub mod hex;
 pub mod id;
 pub mod json;
 pub mod key;

@@ -277,7 +277,7 @@ pub fn form_decode(text: &str) -> Option<String> {
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
             b'+' => b' ',
-            b'%' => crate::id::hex_digit(rest.next()?)? << 4 | crate::id::hex_digit(rest.next()?)?,
+            b'%' => crate::hex::digit(rest.next()?)? << 4 | crate::hex::digit(rest.next()?)?,
             other => other,
         });
     }

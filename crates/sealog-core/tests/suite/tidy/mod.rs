@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 /// any, and none may use it.
 ///
 /// All may use [`TESTING`] for their tests, and none for anything else.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("sealog-core", &[]),
+    ("sealog-trust", &["sealog-core"]),
     ("sealog-store", &["sealog-core"]),
     ("sealog-control", &["sealog-core", "sealog-store"]),
     ("sealog-formats", &["sealog-core"]),
