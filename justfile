@@ -36,7 +36,7 @@ test *ARGS:
 # The verifiers in other languages, and the vectors through each; whether the fuzzer sees what is wrong.
 tools:
     python3 -m unittest discover -s tools -p 'test_*.py'
-    node --test tools/sealog_verify.test.mjs
+    node --test tools/sealog_verify.test.mjs tools/sealog_trust.test.mjs
 
 # The client libraries against the scripted server and a real one: behaviour suite, types, packages in empty projects, examples of their pages.
 sdk: _sealog

@@ -1,5 +1,6 @@
-//! The kinds of accounts that sign in: people and operators. One implementation of sessions and known browsers
-//! serves both; each kind has tables of its own, so that a session of one kind is never found as the other's.
+//! The kinds of accounts that sign in: people and operators. One implementation of sessions and known
+//! browsers serves both. Each kind has tables of its own: a session of one kind is never found as one of the
+//! other.
 
 use std::fmt::{self, Debug};
 

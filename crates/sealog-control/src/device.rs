@@ -27,8 +27,8 @@ pub enum DeviceSeen {
 
 impl Control {
     /// Notes that an account has signed in with a browser. An account has at most `most` of them: the one
-    /// that was unused for the longest is forgotten. `notice` is put into the outbox if the account has others
-    /// and this one is new.
+    /// that was unused for the longest is forgotten. `notice` is put into the outbox if the account has
+    /// others and this one is new.
     pub fn signed_in_with<A: Account>(
         &self,
         device: Device<A>,

@@ -132,8 +132,8 @@ pub struct Session<A: Account> {
 /// old one is worth nothing.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Shown {
-    /// The password of which this is the hash. The session takes the place of the one that the browser had. It
-    /// is a whole one only for an account that needs no code.
+    /// The password of which this is the hash. The session takes the place of the one that the browser had.
+    /// It is a whole one only for an account that needs no code.
     Password { hash: String, replaces: Option<Hash> },
     /// A code, for the session that a right password has begun. The whole one takes its place.
     Code { asked_by: Hash, code: Code },

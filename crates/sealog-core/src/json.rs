@@ -408,7 +408,10 @@ impl<'a> Scanner<'a> {
     fn hex4(&self, at: usize) -> Result<u16, JsonError> {
         let bad = JsonError { offset: at, problem: "\\u needs four hex digits" };
         let digits = self.text.get(at..at + 4).ok_or(bad)?;
-        digits.iter().try_fold(0u16, |unit, &digit| Some(unit << 4 | u16::from(hex::digit(digit)?))).ok_or(bad)
+        digits
+            .iter()
+            .try_fold(0u16, |unit, &digit| Some(unit << 4 | u16::from(hex::digit(digit)?)))
+            .ok_or(bad)
     }
 
     fn number(&mut self) -> Result<(), JsonError> {

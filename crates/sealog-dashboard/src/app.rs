@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use sealog_engine::Service;
+use sealog_service::people::People;
+use sealog_service::sign_in::Accounts;
 
 use crate::cookies::PEOPLE;
-use crate::front::Site;
+use crate::front::{Front, Site};
+use crate::place::Place;
 use crate::reads::Reads;
 use crate::streams::{DOWNLOADS, LIVE_VIEWS, Streams};
 
@@ -57,5 +60,19 @@ impl Dashboard {
     /// When live chains are verified each night, as people write it; nothing if they are not.
     pub(crate) fn verified_at(&self) -> Option<String> {
         self.service.settings.verification.map(|schedule| schedule.time())
+    }
+}
+
+impl Front for Dashboard {
+    type Kind = People;
+    type Place = Option<Place>;
+    const BASE: &'static str = "/app";
+
+    fn accounts(&self) -> &Accounts<People> {
+        &self.service.accounts
+    }
+
+    fn site(&self) -> &Site {
+        &self.site
     }
 }

@@ -12,10 +12,6 @@ use flate2::write::GzEncoder;
 use sealog_core::id::Hash;
 use sha2::{Digest, Sha256};
 
-use crate::front::Front;
-use crate::problem::Problem;
-use crate::request::Asked;
-
 const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const IMAGE: &str = "image/svg+xml";
@@ -87,11 +83,6 @@ impl Assets {
         }
         Some(response)
     }
-}
-
-/// A file of the site that it is asked of.
-pub(crate) async fn serve<F: Front>(front: Arc<F>, asked: Arc<Asked<F>>) -> Result<Response, Problem> {
-    front.site().assets.get(&asked.path, &asked.headers).ok_or_else(Problem::not_found)
 }
 
 #[cfg(test)]

@@ -12,14 +12,14 @@ use sealog_control::{ListPage, Project};
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
 use sealog_core::reject::Code;
-use sealog_service::people::{People, SignedInPerson};
-use sealog_service::sign_in::{Accounts, Failed, Token};
+use sealog_service::people::SignedInPerson;
+use sealog_service::sign_in::{Failed, Kind, Token};
 use sealog_service::{Secret, Visit};
 use sealog_store::BoxFuture;
 
 use crate::app::Dashboard;
 use crate::capability::{Capability, may};
-use crate::front::{Front, Site};
+use crate::front::Front;
 use crate::headers;
 use crate::problem::Problem;
 use crate::request::{Asked, Place, encoded, is_form, see_other};
@@ -62,8 +62,32 @@ pub enum Needs {
     Member(Capability),
 }
 
+/// What a site asks of those who sign in, and where it sends them.
+pub trait Gate: Front {
+    const WRONG_CODE: &'static str;
+
+    /// Where a session continues that a password alone has begun. None for a whole one.
+    fn next_step(who: &<Self::Kind as Kind>::Who) -> Option<&'static str>;
+
+    /// Where a browser goes that has signed in and wants this page, if any.
+    fn arrival(next: &str) -> String;
+
+    /// Too many passwords, codes or links. The message does not reveal whether there is such an account.
+    fn too_many() -> Problem;
+
+    /// What the sign-in page says after this has happened elsewhere.
+    fn notice_after(_: &str) -> Option<&'static str> {
+        None
+    }
+
+    /// What a page needs beside a session: the last question before its form is read.
+    fn enter(&self, _: Needs, _: &mut Asked<Self>) -> impl Future<Output = Result<(), Problem>> + Send {
+        std::future::ready(Ok(()))
+    }
+}
+
 /// Answers a request with the page of its route, or with why not.
-pub(crate) async fn pass<F: Front>(
+pub(crate) async fn pass<F: Gate>(
     front: &Arc<F>,
     needs: Needs,
     handler: Option<Handler<F>>,
@@ -145,7 +169,7 @@ fn check_site<F: Front>(own_origin: &str, method: &Method, asked: &Asked<F>) -> 
     if is_ours { Ok(()) } else { Err(Problem::new(Code::RequestCrossSite, message)) }
 }
 
-async fn admit<F: Front>(front: &F, needs: Needs, asked: &mut Asked<F>) -> Result<(), Problem> {
+async fn admit<F: Gate>(front: &F, needs: Needs, asked: &mut Asked<F>) -> Result<(), Problem> {
     if let Some(token) = &asked.token {
         asked.who = front.accounts().find(token).await?;
     }
@@ -169,19 +193,8 @@ fn sign_in_first<F: Front>(asked: &Asked<F>) -> Response {
     see_other(&format!("{}/sign-in?next={next}", F::BASE))
 }
 
-impl Front for Dashboard {
-    type Kind = People;
-    type Place = Option<Place>;
-    const BASE: &'static str = "/app";
+impl Gate for Dashboard {
     const WRONG_CODE: &'static str = "Wrong code, or already used. Enter a new one.";
-
-    fn accounts(&self) -> &Accounts<People> {
-        &self.service.accounts
-    }
-
-    fn site(&self) -> &Site {
-        &self.site
-    }
 
     fn next_step(who: &SignedInPerson) -> Option<&'static str> {
         who.session.needs_code.then_some("/app/sign-in/code")

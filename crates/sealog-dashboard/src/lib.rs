@@ -19,6 +19,7 @@ mod headers;
 mod layout;
 pub mod ops;
 mod pages;
+mod place;
 mod problem;
 mod reads;
 mod request;

@@ -4,15 +4,13 @@ use askama::Template;
 use axum::http::header::{CONTENT_TYPE, LOCATION, SET_COOKIE, USER_AGENT};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
-use sealog_control::{Membership, Project, Role, Tenant};
-use sealog_core::id::{ChainId, Mode};
 use sealog_service::people::SignedInPerson;
 use sealog_service::sign_in::{Browser, Kind, Token, Visitor};
 use sealog_service::{Secret, Visit};
 
 use crate::app::Dashboard;
-use crate::capability::{Capability, may};
 use crate::front::Front;
+pub(crate) use crate::place::Place;
 
 const HX_REQUEST: HeaderName = HeaderName::from_static("hx-request");
 
@@ -32,41 +30,6 @@ pub struct Asked<F: Front = Dashboard> {
     /// Who that is.
     pub who: Option<<F::Kind as Kind>::Who>,
     pub place: F::Place,
-}
-
-/// The organisation, and the project, that a page is about, with what the person is there.
-#[derive(Clone, Debug)]
-pub struct Place {
-    pub tenant: Tenant,
-    pub membership: Membership,
-    /// Those that the person may see.
-    pub projects: Vec<Project>,
-    pub chain: Option<(Project, Mode)>,
-}
-
-impl Place {
-    pub(crate) fn role(&self) -> Role {
-        self.membership.role
-    }
-
-    pub(crate) fn may(&self, capability: Capability) -> bool {
-        may(self.role(), capability)
-    }
-
-    /// Where the pages of a project and mode are.
-    pub(crate) fn project_path(&self) -> String {
-        let (project, mode) = self.chain.as_ref().expect("the route names a project and a mode");
-        format!("/app/p/{}/{}", project.id, mode.as_str())
-    }
-
-    pub(crate) fn events_path(&self) -> String {
-        format!("{}/events", self.project_path())
-    }
-
-    pub(crate) fn chain_id(&self) -> Option<ChainId> {
-        let (project, mode) = self.chain.as_ref()?;
-        Some(ChainId { tenant_id: self.tenant.id, project_id: project.id, mode: *mode })
-    }
 }
 
 impl<F: Front> Asked<F> {

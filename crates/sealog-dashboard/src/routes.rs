@@ -18,7 +18,7 @@ use crate::pages::{
 };
 use crate::pages::{settings, unsubscribe};
 use crate::routing::{self, Route, rows};
-use crate::{assets, sign_in};
+use crate::sign_in;
 
 /// All of them. A test walks the table and asks for each as everybody.
 pub fn table() -> &'static [Route<Dashboard>] {
@@ -29,7 +29,7 @@ static ROUTES: &[Route<Dashboard>] = rows! {
     GET "/" Needs::Nothing => start::to_app;
     GET "/app" Needs::Nothing => start::show;
     GET "/app/signed-in" Needs::Nothing => start::signed_in;
-    GET "/app/static/{hash}/{file}" Needs::Nothing => assets::serve;
+    GET "/app/static/{hash}/{file}" Needs::Nothing => theme::asset;
     POST "/app/theme" Needs::Nothing => theme::choose;
     GET "/app/sign-in" Needs::Nothing => sign_in::show;
     POST "/app/sign-in" Needs::Nothing => sign_in::submit;

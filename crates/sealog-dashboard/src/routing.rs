@@ -8,19 +8,18 @@ use axum::extract::{RawPathParams, Request};
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, get};
 
-use crate::front::Front;
-use crate::gate::{self, Handler, Needs};
+use crate::gate::{self, Gate, Handler, Needs};
 use crate::headers;
 
 /// A row of a table: with what its gate asks for, and who answers.
-pub struct Route<F: Front> {
+pub struct Route<F: Gate> {
     pub path: &'static str,
     pub method: Method,
     pub needs: Needs,
     pub(crate) handler: Handler<F>,
 }
 
-impl<F: Front> fmt::Debug for Route<F> {
+impl<F: Gate> fmt::Debug for Route<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} ({:?})", self.method, self.path, self.needs)
     }
@@ -41,7 +40,7 @@ macro_rules! rows {
 pub(crate) use rows;
 
 /// What is beneath the site and not in the table gets a page that says so.
-pub(crate) fn router<F: Front>(front: &Arc<F>, rows: &'static [Route<F>]) -> Router {
+pub(crate) fn router<F: Gate>(front: &Arc<F>, rows: &'static [Route<F>]) -> Router {
     let answer = |row: Option<&'static Route<F>>| {
         let front = Arc::clone(front);
         move |parameters: RawPathParams, request: Request| {

@@ -8,6 +8,7 @@ use axum::response::Response;
 use sealog_service::sign_in::{CodeError, Kept, Kind, SignInError, SignedIn};
 
 use crate::front::Front;
+use crate::gate::Gate;
 use crate::layout::Plain;
 use crate::problem::Problem;
 use crate::request::{Asked, encoded, html, html_with, own_path_beneath, see_other, with_cookie};
@@ -41,7 +42,7 @@ impl<'a> Page<'a> {
     }
 }
 
-pub(crate) async fn show<F: Front>(front: Arc<F>, asked: Arc<Asked<F>>) -> Result<Response, Problem> {
+pub(crate) async fn show<F: Gate>(front: Arc<F>, asked: Arc<Asked<F>>) -> Result<Response, Problem> {
     if asked.who.is_some() {
         return Ok(see_other(F::BASE));
     }
@@ -52,7 +53,7 @@ pub(crate) async fn show<F: Front>(front: Arc<F>, asked: Arc<Asked<F>>) -> Resul
     Ok(html(&Page { next, email: &email, notice: F::notice_after(&after), ..Page::new(&*front, &asked) }))
 }
 
-pub(crate) async fn submit<F: Front>(front: Arc<F>, asked: Arc<Asked<F>>) -> Result<Response, Problem> {
+pub(crate) async fn submit<F: Gate>(front: Arc<F>, asked: Arc<Asked<F>>) -> Result<Response, Problem> {
     let page = Page::new(&*front, &asked);
     if !page.is_safe {
         // The password is on the wire already; at least no session follows it.
@@ -76,7 +77,7 @@ pub(crate) async fn submit<F: Front>(front: Arc<F>, asked: Arc<Asked<F>>) -> Res
 }
 
 /// To the page that was asked for, with a whole session.
-pub(crate) fn arrive<F: Front>(front: &F, next: &str, kept: &Kept) -> Response {
+pub(crate) fn arrive<F: Gate>(front: &F, next: &str, kept: &Kept) -> Response {
     let response =
         with_cookie(see_other(&F::arrival(next)), &front.site().cookies.set_session(&kept.session));
     with_cookie(response, &front.site().cookies.set_device(&kept.device))
@@ -91,7 +92,7 @@ struct CodePage<'a> {
 }
 
 /// Who is asked for a code here. A whole session is not, nor one that has no authenticator to show it from.
-fn asked_for_code<F: Front>(asked: &Asked<F>) -> Result<&<F::Kind as Kind>::Who, Problem> {
+fn asked_for_code<F: Gate>(asked: &Asked<F>) -> Result<&<F::Kind as Kind>::Who, Problem> {
     let who = asked.who.as_ref().expect("the route needs a password");
     match F::next_step(who) {
         Some(step) if step == asked.path => Ok(who),
@@ -99,14 +100,14 @@ fn asked_for_code<F: Front>(asked: &Asked<F>) -> Result<&<F::Kind as Kind>::Who,
     }
 }
 
-pub(crate) async fn show_code<F: Front>(front: Arc<F>, asked: Arc<Asked<F>>) -> Result<Response, Problem> {
+pub(crate) async fn show_code<F: Gate>(front: Arc<F>, asked: Arc<Asked<F>>) -> Result<Response, Problem> {
     asked_for_code(&asked)?;
     let next = asked.query_value("next").unwrap_or_default();
     let next = own_path_beneath(F::BASE, &next).unwrap_or("");
     Ok(html(&CodePage { plain: Plain::of(&*front, &asked), next, error: None }))
 }
 
-pub(crate) async fn submit_code<F: Front>(front: Arc<F>, asked: Arc<Asked<F>>) -> Result<Response, Problem> {
+pub(crate) async fn submit_code<F: Gate>(front: Arc<F>, asked: Arc<Asked<F>>) -> Result<Response, Problem> {
     let who = asked_for_code(&asked)?;
     let next = own_path_beneath(F::BASE, asked.field("next")).unwrap_or("");
     match front.accounts().check_code(who, asked.field("code"), &asked.browser(&front)).await {
@@ -120,7 +121,7 @@ pub(crate) async fn submit_code<F: Front>(front: Arc<F>, asked: Arc<Asked<F>>) -
     }
 }
 
-pub(crate) async fn sign_out<F: Front>(front: Arc<F>, asked: Arc<Asked<F>>) -> Result<Response, Problem> {
+pub(crate) async fn sign_out<F: Gate>(front: Arc<F>, asked: Arc<Asked<F>>) -> Result<Response, Problem> {
     if let Some(token) = &asked.token {
         front.accounts().sign_out(token).await?;
     }

@@ -5,7 +5,8 @@
 //! for it: quota notices ([`quota`]), reminders ([`notices`]), mails ([`mail`]), the geo database ([`geo`]),
 //! and jobs that people start ([`jobs`]), which are verifications ([`verification`]). [`exports`] are files
 //! of events. [`sign_in`] is how accounts of every kind sign in, [`people`] what people do with theirs,
-//! [`search`] how they find events, [`ops`] those who run the instance. Each part takes what it uses, and none knows of the whole program.
+//! [`search`] how they find events, [`ops`] those who run the instance. Each part takes what it
+//! uses, and none knows of the whole program.
 
 pub mod adapters;
 pub mod address;

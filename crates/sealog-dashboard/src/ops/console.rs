@@ -10,6 +10,7 @@ use sealog_service::sign_in::Accounts;
 
 use crate::cookies::OPERATORS;
 use crate::front::{Front, Site};
+use crate::gate::Gate;
 use crate::problem::Problem;
 use crate::request::Asked;
 
@@ -57,8 +58,6 @@ impl Front for Console {
     type Kind = Operators;
     type Place = ();
     const BASE: &'static str = "/ops";
-    const WRONG_CODE: &'static str =
-        "Wrong code, or already used. Check the clock of your device and try again.";
 
     fn accounts(&self) -> &Accounts<Operators> {
         &self.service.operators
@@ -67,6 +66,11 @@ impl Front for Console {
     fn site(&self) -> &Site {
         &self.site
     }
+}
+
+impl Gate for Console {
+    const WRONG_CODE: &'static str =
+        "Wrong code, or already used. Check the clock of your device and try again.";
 
     fn next_step(who: &SignedInOperator) -> Option<&'static str> {
         match (who.is_whole(), who.user.is_enrolled()) {

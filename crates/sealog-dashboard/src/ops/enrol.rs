@@ -11,6 +11,7 @@ use sealog_service::sign_in::{CodeError, Offer};
 
 use super::console::{Console, OpsAsked};
 use crate::front::Front;
+use crate::gate::Gate;
 use crate::layout::Plain;
 use crate::pages::claim::{GONE, token_in};
 use crate::problem::Problem;

@@ -9,7 +9,7 @@ use super::{enrol, jobs, losses, outbox, start, storage, system, tenant, tenants
 use crate::gate::Needs::{Nothing, Password, SignedIn};
 use crate::pages::theme;
 use crate::routing::{self, Route, rows};
-use crate::{assets, sign_in};
+use crate::sign_in;
 
 /// All of them. A test walks the table and asks for each as everybody.
 pub fn ops_table() -> &'static [Route<Console>] {
@@ -18,7 +18,7 @@ pub fn ops_table() -> &'static [Route<Console>] {
 
 static ROUTES: &[Route<Console>] = rows! {
     GET "/ops" SignedIn => start::show;
-    GET "/ops/static/{hash}/{file}" Nothing => assets::serve;
+    GET "/ops/static/{hash}/{file}" Nothing => theme::asset;
     POST "/ops/theme" Nothing => theme::choose;
     GET "/ops/sign-in" Nothing => sign_in::show;
     POST "/ops/sign-in" Nothing => sign_in::submit;

@@ -1,4 +1,4 @@
-//! The choice of a theme, on either site.
+//! The look of either site: its files, and the choice of a theme.
 
 use std::sync::Arc;
 
@@ -8,6 +8,10 @@ use crate::cookies::Theme;
 use crate::front::Front;
 use crate::problem::Problem;
 use crate::request::{Asked, own_path_beneath, see_other, with_cookie};
+
+pub(crate) async fn asset<F: Front>(front: Arc<F>, asked: Arc<Asked<F>>) -> Result<Response, Problem> {
+    front.site().assets.get(&asked.path, &asked.headers).ok_or_else(Problem::not_found)
+}
 
 pub(crate) async fn choose<F: Front>(_: Arc<F>, asked: Arc<Asked<F>>) -> Result<Response, Problem> {
     let theme = Theme::parse(asked.field("theme")).unwrap_or(Theme::System);

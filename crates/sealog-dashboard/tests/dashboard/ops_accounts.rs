@@ -312,6 +312,13 @@ fn a_browser_is_known_from_the_code_on_and_not_from_the_password() {
     for cookie in &browser.cookies {
         assert!(!format!("{kept:?}").contains(cookie.split_once('=').unwrap().1));
     }
+    // What is kept does not show that two operators share a browser.
+    operator(&stage, 2);
+    assert_eq!(sign_in(&mut browser, 2, PASSWORD).status, 303);
+    let right = code(&stage, &[2; 20]);
+    assert_eq!(browser.post("/ops/sign-in/code", &[("code", &right)]).status, 303);
+    let [one, other] = &stage.wait(stage.control.export()).unwrap().ops_devices[..] else { panic!() };
+    assert_ne!(one.digest, other.digest);
 }
 
 #[test]

@@ -167,8 +167,10 @@ pub fn a_whole_session_begins_with_a_code_once_there_is_an_authenticator(control
         let session = Session { needs_code, ..new_session(n, 1, u64::MAX) };
         wait(control.begin_session(session, shown, Room::Ordinary)).unwrap()
     };
+    // Each code is another one: it is used up whether or not a session begins.
+    let step = std::cell::Cell::new(8);
     let code = |n, person, asked_by| {
-        let code = Code::Step { secret: vec![1; 20], step: u64::from(n) + 10 };
+        let code = Code::Step { secret: vec![1; 20], step: step.replace(step.get() + 1) };
         let shown = Shown::Code { asked_by: digest(asked_by), code };
         wait(control.begin_session(new_session(n, person, u64::MAX), shown, Room::Ordinary)).unwrap()
     };
