@@ -1,5 +1,5 @@
-//! The baseline: what a restored store holds without a record of it, sealed once: drops of test events, and of
-//! tenants whose control data differs from their system chain, their keys and members.
+//! The baseline: what a restored store holds without a record of it, sealed once: drops of test events, and
+//! of tenants whose control data differs from their system chain, their keys and members.
 //!
 //! It is a job of the operator that a restore queues, beside its own record in the system chain. No start
 //! queues one: a forged drop or an edited row is not covered by a restart.

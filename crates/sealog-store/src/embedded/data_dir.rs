@@ -137,8 +137,8 @@ impl DataDir {
         self.keep_lock_file()
     }
 
-    /// Where directories cannot be locked, `LOCK` alone keeps a second process out. If the file was removed it
-    /// is made again, unless another process has it by now.
+    /// Where directories cannot be locked, `LOCK` alone keeps a second process out. If the file was removed
+    /// it is made again, unless another process has it by now.
     fn keep_lock_file(&self) -> Result<(), String> {
         let path = self.path.join(LOCK);
         let mut held = lock(&self.lock_file);

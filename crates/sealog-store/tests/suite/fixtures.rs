@@ -1,5 +1,5 @@
-//! Stores that an earlier build wrote, opened by this one. `fixtures/README.md` says what they hold and how they
-//! were made. `crates/sealog-control/tests/suite/fixtures.rs` has their control data.
+//! Stores that an earlier build wrote, opened by this one. `fixtures/README.md` says what they hold and how
+//! they were made. `crates/sealog-control/tests/suite/fixtures.rs` has their control data.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -636,6 +636,13 @@ fn a_salt_that_cannot_be_read_is_not_replaced() {
     assert_eq!(stage.disk.content(&path), salt);
 }
 
+/// Makes the checksum of header and directory right again.
+fn put_header_checksum(bytes: &mut [u8]) {
+    let directory_end = 64 + u32_at(bytes, 44) as usize;
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..60]), &bytes[64..directory_end]);
+    bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
+}
+
 /// An index file with one more section, of a kind that this version does not know and with a name.
 fn with_unknown_column(bytes: &[u8]) -> Vec<u8> {
     let name = b"metadata.region";
@@ -662,8 +669,7 @@ fn with_unknown_column(bytes: &[u8]) -> Vec<u8> {
     out[40..44].copy_from_slice(&entries.to_le_bytes());
     let directory_len = u32::try_from(out.len() - 64).unwrap();
     out[44..48].copy_from_slice(&directory_len.to_le_bytes());
-    let checksum = crc32c::crc32c_append(crc32c::crc32c(&out[..60]), &out[64..]);
-    out[60..64].copy_from_slice(&checksum.to_le_bytes());
+    put_header_checksum(&mut out);
     out.extend_from_slice(&bytes[directory_end..]);
     out.extend_from_slice(b"twelve bytes");
     out
@@ -676,6 +682,7 @@ fn an_index_file_of_an_unknown_version_is_built_again_from_its_segment() {
         let whole = stage.disk.content(&index_path(1)).unwrap();
         let mut other = whole.clone();
         other[8..12].copy_from_slice(&version.to_le_bytes());
+        put_header_checksum(&mut other);
         stage.disk.put(&index_path(1), &other);
         let store = stage.open();
         assert_eq!(stage.disk.content(&index_path(1)).unwrap(), whole);
