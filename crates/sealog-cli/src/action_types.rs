@@ -1,8 +1,8 @@
 //! `sealog actions --emit`: the catalog as source code for applications, so that their compiler or type
 //! checker finds a misspelt action and a missing required field.
 //!
-//! Names and descriptions come from people: they enter the source as JSON strings, which TypeScript and Python
-//! read as they are, and as comments that nothing in them can end.
+//! Names and descriptions come from people: they enter the source as JSON strings, which TypeScript and
+//! Python read as they are, and as comments that nothing in them can end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -18,7 +18,7 @@ pub struct RoleRules {
     pub label: &'static str,
     /// The roles that its members may give to others and take from them.
     pub gives: &'static [Role],
-    /// It sees the projects and days that it was granted, and of cases the closed ones. Others see everything.
+    /// It sees the projects and days that it was granted, and of cases the closed ones. Others see all.
     pub has_window: bool,
     /// Each view is sealed into the system chain before it is shown.
     pub seals_views: bool,

@@ -124,7 +124,7 @@ pub enum Once {
 }
 
 /// The key of an event of Sealog's own. It lies where no client's key can lie, whatever a client guesses of
-/// it: clients send characters from `!` to `~` ([`sealog_core::key::parse_idempotency_key`]), and this begins with a zero. Whatever Sealog
+/// it: clients send characters from `!` to `~` (core `key.rs`), and this begins with a zero. Whatever Sealog
 /// writes under a key into a chain that clients write into takes its key from here.
 pub fn own_key(key: &str) -> Hash {
     Hash(Sha256::new().chain_update(b"\0sealog\0").chain_update(key).finalize().into())

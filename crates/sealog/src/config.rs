@@ -1050,11 +1050,11 @@ mod tests {
         assert!(settings.service.smtp.is_some());
         assert_eq!(
             error(&[], &[("SEALOG_SMTP_URL", url)], ""),
-            "SEALOG_SMTP_URL: smtp.url needs smtp.from as well"
+            "SEALOG_SMTP_URL: smtp.url also needs smtp.from"
         );
         assert_eq!(
             error(&[], &[], "[smtp]\nfrom = \"log@example.org\""),
-            "sealog.toml: smtp.from needs smtp.url as well"
+            "sealog.toml: smtp.from also needs smtp.url"
         );
         assert!(error(&[("smtp.from", "nobody"), ("smtp.url", url)], &[], "").starts_with("--smtp-from: "));
         for url in ["mail.example:hunter2", "smtp://u:hunter2@mail.example?tsl=required"] {

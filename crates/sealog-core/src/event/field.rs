@@ -1,6 +1,6 @@
-//! The fields of an event: one row each, in the order in which reads return them. Whatever handles fields one
-//! by one reads this table: parsing, rows of the stores, searches, exports, imports, masks, packages, flags of
-//! commands and the documentation.
+//! The fields of an event: one row each, in the order in which reads return them. Whatever handles fields
+//! one by one reads this table: parsing, rows of the stores, searches, exports, imports, masks, packages,
+//! flags of commands and the documentation.
 
 use std::borrow::Cow;
 use std::sync::Arc;

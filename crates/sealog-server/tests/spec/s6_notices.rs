@@ -317,7 +317,7 @@ fn an_optional_notice_names_times_in_the_zone_of_the_organisation_and_can_be_tur
     let mail = &server.taken("owner@acme.example")[0];
     assert_eq!(mail.header("subject"), "The API key “till” expires within 1 day");
     for part in
-        ["Key           till\n", "End           15 Dec 2026 13:00 (Europe/Paris)\n", "under Notifications"]
+        ["Key           till\n", "Expires       15 Dec 2026 13:00 (Europe/Paris)\n", "under Notifications"]
     {
         assert!(mail.body().contains(part), "{part} is not in\n{}", mail.body());
     }

@@ -184,7 +184,7 @@ fn an_action_has_at_most_100_required_fields_and_a_tenant_at_most_1000_actions()
         wait(service.control().create_action(tenant_id, action, vec![])).unwrap();
     }
     let message = service.operator("POST", &path, &json!({"action": "one.more"}));
-    assert!(message.rejected(422, "validation/invalid_field").contains("at most 1000"));
+    assert!(message.rejected(422, "validation/invalid_field").contains("the limit of 1000"));
     assert_eq!(service.get("/v1/actions", &service.live).ok()["total"], 58 + 1000);
 }
 

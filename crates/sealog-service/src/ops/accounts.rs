@@ -68,7 +68,7 @@ impl Kind for Operators {
             _ => {
                 accounts.counts.wrong_passwords.fetch_add(1, Ordering::Relaxed);
                 // Where from, and not what was typed: that may be a password.
-                tracing::warn!(address = %visitor.address, "somebody failed to sign in as an operator");
+                tracing::warn!(address = %visitor.address, "failed operator sign-in");
             }
         }
     }

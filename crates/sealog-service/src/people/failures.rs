@@ -28,7 +28,7 @@ impl Accounts<People> {
         let Some(person_id) = person_id else {
             self.counts.unknown_accounts.fetch_add(1, Ordering::Relaxed);
             // Where from, and not which address was typed: that may be a password, or somebody's elsewhere.
-            tracing::info!(address = %visitor.address, "somebody tried to sign in to an account that does not exist");
+            tracing::info!(address = %visitor.address, "sign-in to an account that does not exist");
             return;
         };
         let count = match what {

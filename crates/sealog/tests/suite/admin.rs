@@ -264,7 +264,7 @@ fn what_is_no_request_is_refused_with_a_reason() {
     // And a reason that is too long for a request is refused by the store's rule, or by size, and nothing is
     // sealed.
     let (code, _, error) = accept(&data, &["--chain", &chain, "--reason", &"x".repeat(1001)]);
-    assert!(code == Some(2) && error.contains("at most 1000"), "{error}");
+    assert!(code == Some(2) && error.contains("the limit is 1000"), "{error}");
     let (code, _, error) = accept(&data, &["--chain", &chain, "--reason", &"x".repeat(100_000)]);
     assert!(code == Some(1) && error.contains("more than 65536 bytes"), "{error}");
     server.stop();

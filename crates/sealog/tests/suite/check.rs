@@ -361,7 +361,10 @@ fn a_settings_file_with_secrets_that_everybody_can_read_is_a_warning_that_names_
     let secret = "operator_token = \"hunter2hunter2hunter2\"\n[smtp]\nurl = \"smtps://u:hunter2@mail.example\"\nfrom = \"a@example.org\"\n";
     let (state, detail) = check(secret, 0o644);
     assert_eq!(state, "warning", "{detail}");
-    assert!(detail.contains("which has operator_token, smtp.url") && !detail.contains("hunter2"), "{detail}");
+    assert!(
+        detail.contains("which contains operator_token, smtp.url") && !detail.contains("hunter2"),
+        "{detail}"
+    );
     assert_eq!(check(secret, 0o640).0, "ok");
     assert_eq!(check("log_level = \"info\"\n", 0o644).0, "ok", "it has no secrets");
 }

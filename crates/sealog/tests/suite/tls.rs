@@ -187,11 +187,11 @@ fn half_of_the_settings_and_files_that_cannot_be_used_are_refused_at_the_start()
     let (certificate, key, other) =
         (files.text("cert.pem"), files.text("key.pem"), files.text("other-key.pem"));
     let both = ["--tls-cert", &certificate, "--tls-key", &key];
-    assert!(refused(&both[..2]).contains("--tls-cert: tls.cert needs tls.key as well"));
-    assert!(refused(&both[2..]).contains("--tls-key: tls.key needs tls.cert as well"));
+    assert!(refused(&both[..2]).contains("--tls-cert: tls.cert also needs tls.key"));
+    assert!(refused(&both[2..]).contains("--tls-key: tls.key also needs tls.cert"));
     assert!(
         refused(&["--tls-redirect-listen", "127.0.0.1:0"])
-            .contains("tls.redirect_listen needs tls.cert as well")
+            .contains("tls.redirect_listen also needs tls.cert")
     );
     let plain_url = [&both[..], &["--app-url", "http://log.example/app"]].concat();
     assert!(refused(&plain_url).contains("--app-url: app_url must begin with https:// when tls.cert is set"));

@@ -43,7 +43,7 @@ fn a_backup_under_load_is_restored_verified_and_has_everything_that_was_acknowle
     let (_, verified) = server.get(&key, "/v1/events/verify");
     server.stop();
     let (code, said, error) = stage.backup(&["verify", "--all"], false);
-    assert_eq!((code, said.matches("whole").count()), (Some(0), 3), "{said}{error}");
+    assert_eq!((code, said.matches(": complete").count()), (Some(0), 3), "{said}{error}");
     let (code, said, error) = stage.restore("restored", &[]);
     assert_eq!((code, &*error), (Some(0), ""), "{said}");
     let (old, new) = (heads(&stage.data()), heads(&stage.path("restored")));
@@ -338,7 +338,7 @@ fn the_data_of_every_earlier_build_is_backed_up_and_restored() {
 fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
     let stage = Stage::new();
     stage.fill(&chains(), 2);
-    assert!(shell(&stage, &documented("## Backup and restore")).contains("whole"));
+    assert!(shell(&stage, &documented("## Backup and restore")).contains("complete"));
     assert_eq!(heads(&stage.path("restored")), heads(&stage.data()));
 }
 
