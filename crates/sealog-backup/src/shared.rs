@@ -23,6 +23,7 @@ pub(super) fn dir_argument(help: &'static str) -> Arg {
 }
 
 /// As a command ends when a store cannot be opened.
+#[expect(clippy::needless_pass_by_value, reason = "map_err passes it so")]
 pub fn unopened(why: Unopened) -> Failure {
     let exit = match why {
         Unopened { is_setting: true, .. } => Exit::Usage,

@@ -487,7 +487,7 @@ mod tests {
         for (text, place, problem) in [
             ("login", 0..5, "has no field"),
             ("actor:x login", 8..13, "has no field"),
-            ("actr:x", 0..5, "“actr” is not a field; use one of action: actor:"),
+            ("actr:x", 0..5, "“actr” is not a field; use one of action: category: actor:"),
             ("key:at_live_ab", 0..4, "“key” is not a field"),
             ("actor:", 0..6, "needs a value"),
             ("actor: x", 0..6, "needs a value"),
