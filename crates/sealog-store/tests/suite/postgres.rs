@@ -472,7 +472,7 @@ fn a_server_changes_no_tables_that_are_there_and_names_the_command_that_does() {
     let sessions = store.sessions(1);
     sessions.prepare(of_tests(1)).unwrap();
     let error = sessions.prepare(of_tests(2)).unwrap_err();
-    assert!(error.to_string().contains("has version 1 and this program needs 2; run `sealog migrate`"));
+    assert!(error.to_string().contains("has version 1, but this program needs 2; run `sealog migrate`"));
     assert!(!error.may_pass());
     assert_eq!(stage.sql("SELECT max(version) FROM sealog_tests.migrations"), "1");
     assert_eq!(sessions::migrate(&url, &of_tests(2)).unwrap(), 1);
