@@ -467,6 +467,6 @@ mod tests {
         let refused = open(dir.path()).err().unwrap();
         assert!(refused.message.contains("truncated or replaced"), "{}", refused.message);
         std::fs::write(dir.path().join("out.cursor"), "{}").unwrap();
-        assert!(open(dir.path()).err().unwrap().message.contains("no cursor file"));
+        assert!(open(dir.path()).err().unwrap().message.contains("not a valid cursor file"));
     }
 }

@@ -256,7 +256,7 @@ mod tests {
         assert!(refused(&["action", "b"], &["c=action"], &[]).contains("the header has action, b"));
         assert!(refused(&["action", "b"], &["b=user"], &[]).contains("actor_id"));
         assert!(refused(&["action", "b"], &["b=action"], &[]).contains("two columns map to action"));
-        assert!(refused(&["action", "action"], &[], &[]).contains("twice"));
+        assert!(refused(&["action", "action"], &[], &[]).contains("duplicate columns"));
         assert!(refused(&["action"], &["action"], &[]).contains("COLUMN=FIELD"));
         assert!(table(&["timestamp", "x"], &[], &["action=user.login"]).is_ok());
     }
