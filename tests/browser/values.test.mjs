@@ -61,7 +61,7 @@ journey("an event is copied, verified around and exported by single keys", () =>
   assert.equal(link, `${server.url}/app/e/${id}?p=${place.project}`);
   await page.keyboard.press("v");
   await page.waitForURL((url) => url.pathname.endsWith("/verify"));
-  assert.deepEqual([await page.getByLabel("From #").inputValue(), await page.getByLabel("To #").inputValue()], ["1", "45"]);
+  assert.deepEqual([await page.getByLabel("From #", { exact: true }).inputValue(), await page.getByLabel("To #", { exact: true }).inputValue()], ["1", "45"]);
   await page.goto(link);
   await page.getByRole("heading", { name: "user.login by usr 4" }).waitFor();
   await page.keyboard.press("c");
