@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sealog_control::{Control, ListPage, NewRecord, Room};
 use sealog_core::id::TenantId;
-use sealog_service::system_chain::{Actor, Recorder, actions};
+use sealog_service::records::system_chain::{Actor, Recorder, actions};
 use sealog_store::world::SystemWorld;
 use serde_json::{Value, json};
 

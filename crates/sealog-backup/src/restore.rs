@@ -24,7 +24,7 @@ use sealog_control::{Control, names_of_copy, projects_of_copy};
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
 use sealog_engine::restoring_mark;
-use sealog_service::verification::queue_baseline;
+use sealog_service::evidence::verification::queue_baseline;
 use sealog_store::Store;
 use sealog_store::embedded::backup::{CopyEnd, segment_file_name, write_mark};
 use sealog_store::embedded::disk::{Disk, RealDisk};

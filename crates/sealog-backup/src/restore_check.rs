@@ -12,7 +12,7 @@ use sealog_core::id::{ChainId, Ulid};
 use sealog_core::time::iso_ms;
 use sealog_core::verify::Item;
 use sealog_engine::{Opened, Place as StorePlace};
-use sealog_service::verification::queue_baseline;
+use sealog_service::evidence::verification::queue_baseline;
 use sealog_store::postgres::PostgresStore;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Range, Store, StoreError};

@@ -15,8 +15,9 @@ use sealog_core::time::DAY_MS;
 use sealog_store::StoreError;
 
 use super::clock::{self, Calendar, Clock, Due, Pause, Reason, Regime};
-use sealog_service::admin::FieldError;
-use sealog_service::{organisation, zone};
+use sealog_service::people::admin::FieldError;
+use sealog_service::people::organisation;
+use sealog_service::zone;
 
 /// The setting's name in control data.
 pub(super) const HOLIDAYS: &str = "case_holidays";

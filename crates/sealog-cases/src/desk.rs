@@ -18,8 +18,8 @@ use super::reminders;
 use super::steps::{CaseError, Move, advance};
 use super::told::{self, Told};
 use sealog_control::Control;
-use sealog_service::admin::FieldError;
-use sealog_service::system_chain::{Actor, Recorder, Wake, actions};
+use sealog_service::people::admin::FieldError;
+use sealog_service::records::system_chain::{Actor, Recorder, Wake, actions};
 
 /// Of the history, most that one answer has.
 pub const ENTRIES_MAX: usize = 1000;
@@ -315,8 +315,10 @@ impl CaseDesk {
             !member.membership.has_ended(now_ms) && member.membership.role.rules().takes_cases
         });
         let Some(member) = member else { return Err(unknown("assignee").into()) };
-        let muted =
-            self.control.muted_by(case.tenant_id, sealog_service::notices::CASE_ASSIGNED.into()).await?;
+        let muted = self
+            .control
+            .muted_by(case.tenant_id, sealog_service::people::notices::CASE_ASSIGNED.into())
+            .await?;
         if assignee == person_id || muted.contains(&assignee) {
             return Ok(Vec::new());
         }

@@ -10,7 +10,7 @@ use sealog_core::id::{ProjectId, Uuid};
 use sealog_core::time::Date;
 
 use super::dates::day_of;
-use sealog_service::admin::FieldError;
+use sealog_service::people::admin::FieldError;
 
 /// A name, an address, an identifier.
 pub const LINE_CHARACTERS_MAX: usize = 255;

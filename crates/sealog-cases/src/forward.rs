@@ -32,7 +32,7 @@ use sealog_store::world::World;
 use sealog_store::{List, Store, StoreError};
 
 use sealog_service::ingest::{Client, Endpoint, Ingest, IngestError, Producer, own_key};
-use sealog_service::system_chain::Wake;
+use sealog_service::records::system_chain::Wake;
 
 /// Events of one round.
 const ROUND_MAX: usize = 100;

@@ -10,7 +10,7 @@ use sealog_store::StoreError;
 use super::clock::Calendar;
 use super::dates::{CaseDates, dates_of, day_of};
 use super::words::{Named, case_name};
-use sealog_service::exports::put_safe_cell;
+use sealog_service::evidence::exports::put_safe_cell;
 
 /// Cases of one year that are shown and counted; a note says when there are more.
 pub const CASES_MAX: usize = 10_000;

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use super::clock::Calendar;
 use super::dates::{self, CaseDates, dates_of, long_day};
 use super::words::{Named, case_name};
-use sealog_service::address::is_address;
-use sealog_service::notices::CASE_ASSIGNED;
-use sealog_service::notify::{self, Notifier};
-use sealog_service::supervise::{caught, of_one_row};
+use sealog_service::jobs::supervise::{caught, of_one_row};
+use sealog_service::people::contact::is_address;
+use sealog_service::people::notices::CASE_ASSIGNED;
+use sealog_service::people::notify::{self, Notifier};
 
 /// Cases of one pass; the next goes on behind them.
 pub const PASS_MAX: usize = 500;

@@ -10,7 +10,7 @@ use super::clock::{Calendar, days_left};
 use super::dates::{dates_of, day_of, long_day, start_ms};
 use super::fields::{self, word};
 use super::states::{self, Needs};
-use sealog_service::admin::FieldError;
+use sealog_service::people::admin::FieldError;
 
 /// Why nothing was written.
 #[derive(Clone, Debug)]

@@ -17,8 +17,8 @@ use sha2::{Digest, Sha256};
 
 use super::dates::{CaseDates, start_ms};
 use super::forward::STEP;
-use sealog_service::system_chain::Recorder;
-use sealog_service::system_chain::actions::{self, SystemAction};
+use sealog_service::records::system_chain::Recorder;
+use sealog_service::records::system_chain::actions::{self, SystemAction};
 
 /// What was done, in the words of [`NewCaseEntry::what`].
 pub(super) const OPENED: &str = "opened";

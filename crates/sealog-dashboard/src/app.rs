@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sealog_engine::Service;
-use sealog_service::people::People;
-use sealog_service::sign_in::Accounts;
+use sealog_service::people::account::People;
+use sealog_service::people::sign_in::Accounts;
 
 use crate::cookies::PEOPLE;
 use crate::front::{Front, Site};

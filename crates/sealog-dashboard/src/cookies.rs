@@ -3,7 +3,7 @@
 
 use axum::http::HeaderMap;
 use axum::http::header::{COOKIE, HOST};
-use sealog_service::sign_in::Token;
+use sealog_service::people::sign_in::Token;
 
 /// The cookies of one kind of account. No name is another kind's, so that neither is ever read as the other.
 #[derive(Debug)]

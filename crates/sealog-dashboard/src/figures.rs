@@ -7,7 +7,7 @@ use sealog_control::Grants;
 use sealog_core::catalog::{Catalog, Entry};
 use sealog_core::id::ChainId;
 use sealog_core::time::DAY_MS;
-use sealog_service::system_chain::actions;
+use sealog_service::records::system_chain::actions;
 use sealog_store::StoreError;
 use sealog_store::counts::{Counts, DayCounts, Days};
 use sealog_store::pool::Lane;

@@ -1,7 +1,7 @@
 //! The two sites that accounts sign in to: the dashboard of people and the console of operators. Gate,
 //! routes, cookies and the sign-in form are one implementation; here is what a site has of its own.
 
-use sealog_service::sign_in::{Accounts, Kind};
+use sealog_service::people::sign_in::{Accounts, Kind};
 
 use crate::assets::Assets;
 use crate::cookies::{Cookies, Jar};

@@ -12,8 +12,8 @@ use sealog_control::{ListPage, Project};
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
 use sealog_core::reject::Code;
-use sealog_service::people::SignedInPerson;
-use sealog_service::sign_in::{Failed, Kind, Token};
+use sealog_service::people::account::SignedInPerson;
+use sealog_service::people::sign_in::{Failed, Kind, Token};
 use sealog_service::{Secret, Visit};
 use sealog_store::BoxFuture;
 

@@ -5,8 +5,8 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sealog_core::reject::{Code, Reject};
-use sealog_service::admin::AdminError;
-use sealog_service::sign_in::Failed;
+use sealog_service::people::admin::AdminError;
+use sealog_service::people::sign_in::Failed;
 use sealog_store::StoreError;
 
 use crate::front::Front;

@@ -4,8 +4,8 @@ use askama::Template;
 use axum::http::header::{CONTENT_TYPE, LOCATION, SET_COOKIE, USER_AGENT};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
-use sealog_service::people::SignedInPerson;
-use sealog_service::sign_in::{Browser, Kind, Token, Visitor};
+use sealog_service::people::account::SignedInPerson;
+use sealog_service::people::sign_in::{Browser, Kind, Token, Visitor};
 use sealog_service::{Secret, Visit};
 
 use crate::app::Dashboard;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_service::sign_in::{CodeError, Kept, Kind, SignInError, SignedIn};
+use sealog_service::people::sign_in::{CodeError, Kept, Kind, SignInError, SignedIn};
 
 use crate::front::Front;
 use crate::gate::Gate;

@@ -1,6 +1,6 @@
 //! The strip of a chain: windows of events, and what is known of each from the verifications that have ended.
 
-use sealog_service::verification::{Run, RunEnd};
+use sealog_service::evidence::verification::{Run, RunEnd};
 
 /// Windows that are shown; a longer chain has larger ones.
 const CELLS_MAX: u64 = 60;
@@ -104,7 +104,7 @@ fn covers(ranges: &[(u64, u64)], from: u64, to: u64) -> bool {
 mod tests {
     use super::*;
     use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Ulid, Uuid};
-    use sealog_service::verification::{Found, Neighbour, Progress};
+    use sealog_service::evidence::verification::{Found, Neighbour, Progress};
 
     const NOW: u64 = 100 * STALE_MS;
 

@@ -3,7 +3,7 @@
 
 use sealog_core::json;
 use sealog_core::time::{DAY_MS, iso_ms};
-use sealog_service::hidden::{is_hidden, written_out};
+use sealog_service::evidence::hidden::{is_hidden, written_out};
 
 /// Characters that change what surrounds them, or that nobody sees, are written out: a name must not read as
 /// another one.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sealog_core::reject::Code;
-use sealog_service::system_chain::actions::SystemAction;
-use sealog_service::system_chain::{Actor, Recorder};
+use sealog_service::records::system_chain::actions::SystemAction;
+use sealog_service::records::system_chain::{Actor, Recorder};
 use sealog_store::StoreError;
 use serde_json::Value;
 

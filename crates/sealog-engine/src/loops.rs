@@ -4,8 +4,10 @@
 
 use std::sync::Arc;
 
-use sealog_service::supervise::Loop;
-use sealog_service::{Stop, geo, heads};
+use sealog_service::Stop;
+use sealog_service::ingest::geo;
+use sealog_service::jobs::supervise::Loop;
+use sealog_service::records::heads;
 
 use crate::service::Service;
 

@@ -5,21 +5,23 @@ use std::sync::{Arc, Mutex};
 use sealog_cases::disclosure::{Disclosures, PackageBuilder, PackageSweep, Searcher};
 use sealog_cases::{CaseDesk, CaseForward, CaseReminders};
 use sealog_control::Control;
-use sealog_service::admin::Admin;
-use sealog_service::exports::Exporter;
+use sealog_service::evidence::exports::Exporter;
+use sealog_service::evidence::verification::{
+    Baseline, DerivedCheck, Figures, Scheduler, Verifications, Verifier,
+};
 use sealog_service::ingest::Ingest;
+use sealog_service::ingest::quota::{Changed, Quotas};
+use sealog_service::jobs::supervise::Supervision;
 use sealog_service::jobs::{Pace, Runner};
-use sealog_service::mail::Mailer;
-use sealog_service::notices::Reminders;
-use sealog_service::notify::Notifier;
-use sealog_service::ops::{Desk, Operators};
-use sealog_service::people::{FailedSignIns, People};
-use sealog_service::quota::{Changed, Quotas};
-use sealog_service::retention::Retention;
-use sealog_service::sign_in::Accounts;
-use sealog_service::supervise::Supervision;
-use sealog_service::system_chain::{Drain, Turns, Wake};
-use sealog_service::verification::{Baseline, DerivedCheck, Figures, Scheduler, Verifications, Verifier};
+use sealog_service::people::account::{FailedSignIns, People};
+use sealog_service::people::admin::Admin;
+use sealog_service::people::mail::Mailer;
+use sealog_service::people::notices::Reminders;
+use sealog_service::people::notify::Notifier;
+use sealog_service::people::ops::{Desk, Operators};
+use sealog_service::people::sign_in::Accounts;
+use sealog_service::records::retention::Retention;
+use sealog_service::records::system_chain::{Drain, Turns, Wake};
 use sealog_store::Store;
 use sealog_store::world::World;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealog_core::plan::Plan;
-use sealog_service::geo::Geo;
-use sealog_service::mail::Smtp;
-use sealog_service::verification::Schedule;
+use sealog_service::evidence::verification::Schedule;
+use sealog_service::ingest::geo::Geo;
+use sealog_service::people::mail::Smtp;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -83,7 +83,7 @@ impl Default for Intervals {
 
 #[cfg(test)]
 mod tests {
-    use sealog_service::mail::{Relay, Sender};
+    use sealog_service::people::mail::{Relay, Sender};
 
     use super::*;
 

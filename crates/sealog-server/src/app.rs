@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sealog_control::KeyAccess;
 use sealog_engine::Service;
-use sealog_service::replication::Replication;
+use sealog_service::records::replication::Replication;
 
 use crate::auth::Auth;
 use crate::budget::Budget;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealog_service::supervise::Loop;
+use sealog_service::jobs::supervise::Loop;
 
 use crate::app::App;
 use crate::http::Server;

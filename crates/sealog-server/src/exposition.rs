@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use hyper::{HeaderMap, Response, StatusCode};
 use sealog_core::id::{Mode, RequestId};
 use sealog_core::reject::{CODES, Code, Reject};
-use sealog_service::heads::ahead;
+use sealog_service::records::heads::ahead;
 use sealog_store::stats::HistogramView;
 
 use crate::app::App;

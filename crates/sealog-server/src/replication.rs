@@ -10,7 +10,7 @@ use axum::routing::get;
 use hyper::{StatusCode, Uri};
 use sealog_core::id::Mode;
 use sealog_core::reject::{Code, Reject};
-use sealog_service::replication::Replication;
+use sealog_service::records::replication::Replication;
 use sealog_store::StoreError;
 
 use crate::app::App;

@@ -14,9 +14,9 @@ use sealog_engine::{OpenOptions, Place};
 use sealog_server::config::{Config, LimitConfig};
 use sealog_server::tls::Tls;
 use sealog_service::Secret;
-use sealog_service::geo::Geo;
-use sealog_service::mail::{Relay, Sender, Smtp};
-use sealog_service::verification::Schedule;
+use sealog_service::evidence::verification::Schedule;
+use sealog_service::ingest::geo::Geo;
+use sealog_service::people::mail::{Relay, Sender, Smtp};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::logging;

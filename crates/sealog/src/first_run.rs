@@ -21,10 +21,10 @@ use std::sync::Arc;
 
 use sealog_control::{Control, ListPage};
 use sealog_service::Secret;
-use sealog_service::admin::first::First;
-use sealog_service::admin::{Actor, Admin, AdminError};
-use sealog_service::people::{self, OWNER};
-use sealog_service::sign_in::Failed;
+use sealog_service::people::account::{self, OWNER};
+use sealog_service::people::admin::first::First;
+use sealog_service::people::admin::{Actor, Admin, AdminError};
+use sealog_service::people::sign_in::Failed;
 use sealog_store::StoreError;
 use sealog_store::world::World;
 
@@ -118,9 +118,9 @@ async fn renew_claim(
     if control.has_claim(owner.id, world.now_ms()).await.map_err(Failure::Store)? {
         return Ok(());
     }
-    let made = people::make_reset_link(control, world, addresses.app_url, OWNER).await;
+    let made = account::make_reset_link(control, world, addresses.app_url, OWNER).await;
     let made = made.map_err(|Failed(error)| Failure::Store(error))?;
-    let Some(people::HostLink { url: link, .. }) = made else { return Ok(()) };
+    let Some(account::HostLink { url: link, .. }) = made else { return Ok(()) };
     if io::stdout().is_terminal() {
         println!(
             "The owner account is not claimed yet. This link claims it. It works once and expires after 24 hours:\n\n  {}\n",
@@ -246,8 +246,8 @@ mod tests {
     use sealog_control::{Claimed, KeyAccess, Records};
     use sealog_core::key;
     use sealog_core::plan::Plan;
-    use sealog_service::sign_in::Token;
-    use sealog_service::system_chain::Wake;
+    use sealog_service::people::sign_in::Token;
+    use sealog_service::records::system_chain::Wake;
     use sealog_store::embedded::{EmbeddedStore, Options};
     use sealog_store::world::SystemWorld;
 
@@ -378,7 +378,7 @@ mod tests {
         struct Later;
         impl World for Later {
             fn now_ms(&self) -> u64 {
-                SystemWorld.now_ms() + people::CLAIM_MS + 1
+                SystemWorld.now_ms() + account::CLAIM_MS + 1
             }
             fn fill_random(&self, bytes: &mut [u8]) {
                 SystemWorld.fill_random(bytes);

@@ -33,7 +33,7 @@ use super::packages::{KIND, PACKAGE_BYTES_MAX, PIECE_BYTES, entries_to_text};
 use super::review::read_event;
 use super::words;
 use sealog_service::jobs::{Step, Work};
-use sealog_service::system_chain::{Actor, Recorder, actions};
+use sealog_service::records::system_chain::{Actor, Recorder, actions};
 
 /// Events of a piece, and their bytes; the last may be as large as a body.
 const EVENTS_OF_PIECE: usize = 200;

@@ -6,7 +6,7 @@ use sealog_store::Store;
 use sealog_store::world::World;
 
 use sealog_control::Control;
-use sealog_service::system_chain::{Drain, Wake};
+use sealog_service::records::system_chain::{Drain, Wake};
 
 #[derive(Clone)]
 pub struct Disclosures {

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::desk::Disclosures;
 use super::words;
 use crate::dates;
-use sealog_service::system_chain::{Actor, Recorder, actions};
+use sealog_service::records::system_chain::{Actor, Recorder, actions};
 
 /// Of a letter: a form of 64 KiB holds it in any script.
 pub const LETTER_CHARS_MAX: usize = 6_000;

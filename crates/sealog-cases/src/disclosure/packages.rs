@@ -20,7 +20,7 @@ use super::desk::Disclosures;
 use super::package::archive::Entry;
 use super::package::encrypted::{Encryption, SALT_BYTES};
 use sealog_service::Secret;
-use sealog_service::system_chain::{Actor, Recorder, Wake, actions};
+use sealog_service::records::system_chain::{Actor, Recorder, Wake, actions};
 
 /// Of its jobs.
 pub const KIND: &str = "case-package";

@@ -18,7 +18,7 @@ use super::masks::{self, Choice, Suggested};
 use super::node::EventView;
 use super::search::{Parameters, WORKING};
 use super::subject::Subject;
-use sealog_service::system_chain::{Actor, Recorder, actions};
+use sealog_service::records::system_chain::{Actor, Recorder, actions};
 
 /// Paths that a reviewer can mask in one event.
 pub const MASKS_MAX: usize = 500;

@@ -9,8 +9,8 @@ use sealog_store::StoreError;
 use serde_json::{Value, json};
 
 use super::desk::Disclosures;
-use sealog_service::seqs;
-use sealog_service::system_chain::{Actor, Recorder, actions};
+use sealog_service::evidence::seqs;
+use sealog_service::records::system_chain::{Actor, Recorder, actions};
 
 /// Of its jobs.
 pub const KIND: &str = "case-search";

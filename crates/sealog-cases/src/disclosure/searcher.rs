@@ -21,9 +21,9 @@ use super::hidden_values::ValueKind;
 use super::masks;
 use super::node::EventView;
 use super::search::{ChainRange, KIND, Parameters, RESULTS_MAX};
-use sealog_service::give_way;
+use sealog_service::jobs::give_way;
 use sealog_service::jobs::{Step, Work};
-use sealog_service::system_chain::{Actor, Recorder, actions};
+use sealog_service::records::system_chain::{Actor, Recorder, actions};
 
 /// Bytes of events that one call of the store reads, and calls of one piece: a few hundredths of a second
 /// each.

@@ -18,8 +18,8 @@ use sealog_core::plan::{Billing, Plan};
 use sealog_core::query::Filter;
 use sealog_core::time::DAY_MS;
 use sealog_service::ingest::{Client, Endpoint, Ingest, Producer};
-use sealog_service::notify::Notifier;
-use sealog_service::system_chain::{Drain, Turns, Wake};
+use sealog_service::people::notify::Notifier;
+use sealog_service::records::system_chain::{Drain, Turns, Wake};
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres::PostgresStore;
 use sealog_store::world::World;
@@ -225,7 +225,7 @@ impl Stage {
 
 /// Drains what waits before it.
 fn last_record() -> NewRecord {
-    use sealog_service::system_chain::{Actor, Recorder, actions};
+    use sealog_service::records::system_chain::{Actor, Recorder, actions};
     Recorder::new(Actor::System, Arc::new(sealog_store::world::SystemWorld)).record(
         &actions::PAGE_VIEWED,
         "test/1",

@@ -18,7 +18,7 @@ use sealog_core::plan::Billing;
 use sealog_core::time::DAY_MS;
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner};
-use sealog_service::system_chain::{Drain, Turns, Wake};
+use sealog_service::records::system_chain::{Drain, Turns, Wake};
 use sealog_service::{Secret, Stop};
 use sealog_store::Store;
 use sealog_store::embedded::{EmbeddedStore, Options};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sealog_control::OpsUserId;
 use sealog_core::reject::Code;
 use sealog_engine::Service;
-use sealog_service::ops::{Operators, SignedInOperator};
-use sealog_service::sign_in::Accounts;
+use sealog_service::people::ops::{Operators, SignedInOperator};
+use sealog_service::people::sign_in::Accounts;
 
 use crate::cookies::OPERATORS;
 use crate::front::{Front, Site};

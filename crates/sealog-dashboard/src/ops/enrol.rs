@@ -6,8 +6,8 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_service::ops::EnrolError;
-use sealog_service::sign_in::{CodeError, Offer};
+use sealog_service::people::ops::EnrolError;
+use sealog_service::people::sign_in::{CodeError, Offer};
 
 use super::console::{Console, OpsAsked};
 use crate::front::Front;

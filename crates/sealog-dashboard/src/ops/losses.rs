@@ -7,8 +7,8 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
-use sealog_service::admin::{Actor, AdminError};
-use sealog_service::ops::LostChain;
+use sealog_service::people::admin::{Actor, AdminError};
+use sealog_service::people::ops::LostChain;
 use sealog_store::StoreError;
 use sealog_store::loss::{Loss, REASON_SCALARS_MAX};
 

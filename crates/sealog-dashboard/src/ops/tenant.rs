@@ -9,10 +9,10 @@ use axum::response::Response;
 use sealog_control::{ListPage, Project, Tenant};
 use sealog_core::id::{ProjectId, TenantId, Uuid};
 use sealog_core::time::{Month, iso_ms};
-use sealog_service::admin::fields::rate;
-use sealog_service::admin::projects::ProjectUpdate;
-use sealog_service::admin::tenants::TenantUpdate;
-use sealog_service::admin::{Actor, AdminError, FieldError};
+use sealog_service::people::admin::fields::rate;
+use sealog_service::people::admin::projects::ProjectUpdate;
+use sealog_service::people::admin::tenants::TenantUpdate;
+use sealog_service::people::admin::{Actor, AdminError, FieldError};
 
 use super::console::{Console, OpsAsked};
 use super::layout::{Current, Shell};

@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_control::{Authenticator, Person};
 use sealog_core::id::{Hash, TenantId};
-use sealog_service::notify::Kind;
-use sealog_service::sign_in::{CodeError, Offer, SignInError};
+use sealog_service::people::notify::Kind;
+use sealog_service::people::sign_in::{CodeError, Offer, SignInError};
 use sealog_service::{Secret, zone};
 
 use crate::app::Dashboard;

@@ -6,8 +6,8 @@ use askama::Template;
 use axum::response::Response;
 use sealog_control::KnownAction;
 use sealog_core::catalog::{Catalog, Entry};
-use sealog_service::admin::Actor;
-use sealog_service::system_chain::actions::PAGE_VIEWED;
+use sealog_service::people::admin::Actor;
+use sealog_service::records::system_chain::actions::PAGE_VIEWED;
 use serde_json::{Map, Value, json};
 
 use crate::app::Dashboard;

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::response::Response;
 use sealog_control::KnownAction;
 use sealog_core::catalog::{Catalog, Entry};
-use sealog_service::system_chain::actions::PAGE_VIEWED;
+use sealog_service::records::system_chain::actions::PAGE_VIEWED;
 use serde_json::json;
 
 use crate::app::Dashboard;

@@ -9,7 +9,7 @@ use sealog_cases::desk::Seen;
 use sealog_cases::words::{Named, case_name};
 use sealog_control::{Case, CaseEntry, CaseId, CaseState, ListPage, PersonId};
 use sealog_core::id::Uuid;
-use sealog_service::system_chain::actions;
+use sealog_service::records::system_chain::actions;
 use serde_json::json;
 
 use crate::app::Dashboard;

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::response::Response;
 use sealog_cases::register::{CASES_MAX, COLUMNS, Figures, Register};
 use sealog_cases::words::Named;
-use sealog_service::system_chain::{Actor, Recorder, actions};
+use sealog_service::records::system_chain::{Actor, Recorder, actions};
 use serde_json::json;
 
 use crate::app::Dashboard;

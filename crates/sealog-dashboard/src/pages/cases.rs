@@ -10,7 +10,7 @@ use sealog_cases::dates::dates_of;
 use sealog_cases::words::{Named, case_name};
 use sealog_control::{Case, CaseState, ListPage};
 use sealog_core::id::Uuid;
-use sealog_service::system_chain::actions;
+use sealog_service::records::system_chain::actions;
 use serde_json::json;
 
 use crate::app::Dashboard;

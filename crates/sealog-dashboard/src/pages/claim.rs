@@ -5,8 +5,8 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_service::people::LinkError;
-use sealog_service::sign_in::Token;
+use sealog_service::people::account::LinkError;
+use sealog_service::people::sign_in::Token;
 
 use crate::app::Dashboard;
 use crate::layout::Plain;

@@ -10,7 +10,7 @@ use sealog_core::id::ChainId;
 use sealog_core::json;
 use sealog_core::query::Filter;
 use sealog_core::time::iso_ms;
-use sealog_service::search::{self, Budget, Plan, Query};
+use sealog_service::evidence::search::{self, Budget, Plan, Query};
 use sealog_store::List;
 
 use crate::app::Dashboard;

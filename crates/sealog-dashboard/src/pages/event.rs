@@ -15,7 +15,7 @@ use sealog_core::query::Filter;
 use sealog_core::reject::Reject;
 use sealog_core::time::iso_ms;
 use sealog_core::verify::Item;
-use sealog_service::system_chain::actions;
+use sealog_service::records::system_chain::actions;
 use sealog_store::pool::Lane;
 use sealog_store::{Range, StoreError};
 use serde_json::json;
@@ -30,7 +30,7 @@ use crate::problem::Problem;
 use crate::request::{Asked, encoded, rendered};
 use crate::text::{beginning, clock_ms, indented, moment, number, of_json, visible};
 use crate::views;
-use sealog_service::hidden::is_hidden;
+use sealog_service::evidence::hidden::is_hidden;
 
 /// Most of `metadata`, and of the hashed text, that stands in the page. The whole text is a file.
 const SHOWN_BYTES_MAX: usize = 16 << 10;
@@ -120,7 +120,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let text = app.service.store.pool().run(Lane::Compute, chain, bytes, page).await;
     match text.map_err(|_| StoreError::Closing)? {
         Ok(text) => Ok(Html(text).into_response()),
-        Err(error) => Err(sealog_service::sign_in::Failed::from(error.to_string()).into()),
+        Err(error) => Err(sealog_service::people::sign_in::Failed::from(error.to_string()).into()),
     }
 }
 

@@ -12,7 +12,7 @@ use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode};
 use sealog_core::query::{Filter, ListQuery, encode_cursor};
 use sealog_core::reject::Reject;
-use sealog_service::system_chain::actions;
+use sealog_service::records::system_chain::actions;
 use serde_json::json;
 
 use crate::app::Dashboard;

@@ -10,11 +10,11 @@ use futures_util::stream;
 use sealog_control::Export;
 use sealog_core::id::{ChainId, Mode, Uuid};
 use sealog_core::reject::{Code, Reject};
-use sealog_service::exports::{
+use sealog_service::evidence::exports::{
     CreateError, Download, Format, Frozen, KEPT_MAX, NotFrozen, dropped_of, manifest,
 };
-use sealog_service::search;
-use sealog_service::system_chain::actions;
+use sealog_service::evidence::search;
+use sealog_service::records::system_chain::actions;
 use serde_json::json;
 
 use crate::app::Dashboard;

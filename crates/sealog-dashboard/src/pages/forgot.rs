@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::response::Response;
-use sealog_service::people::Reset;
+use sealog_service::people::account::Reset;
 
 use crate::app::Dashboard;
 use crate::layout::Plain;

@@ -40,8 +40,8 @@ impl Found {
     }
 }
 
-impl From<sealog_service::search::Found> for Found {
-    fn from(found: sealog_service::search::Found) -> Found {
+impl From<sealog_service::evidence::search::Found> for Found {
+    fn from(found: sealog_service::evidence::search::Found) -> Found {
         let looked_ms = found.looked_to.and_then(|(_, ms)| ms);
         let cut = found.looked_to.is_some();
         Found { events: found.events, resume: found.resume, cut, looked_ms, head_seq: None, first_seq: 1 }

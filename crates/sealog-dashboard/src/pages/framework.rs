@@ -8,9 +8,9 @@ use axum::response::Response;
 use sealog_control::Project;
 use sealog_core::catalog::{Catalog, Framework};
 use sealog_core::id::Mode;
-use sealog_service::admin::projects::ProjectUpdate;
-use sealog_service::admin::{Actor, AdminError};
-use sealog_service::sign_in::Failed;
+use sealog_service::people::admin::projects::ProjectUpdate;
+use sealog_service::people::admin::{Actor, AdminError};
+use sealog_service::people::sign_in::Failed;
 
 use super::frameworks::{DAYS, seen};
 use crate::app::Dashboard;

@@ -6,8 +6,8 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_control::Invitation;
-use sealog_service::people::InvitationError;
-use sealog_service::sign_in::Token;
+use sealog_service::people::account::InvitationError;
+use sealog_service::people::sign_in::Token;
 
 use crate::app::Dashboard;
 use crate::gate::of_control;

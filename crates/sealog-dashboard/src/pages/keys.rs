@@ -8,10 +8,10 @@ use axum::response::Response;
 use sealog_control::{ApiKey, KeyId, ListPage, Project};
 use sealog_core::id::{Mode, ProjectId, Uuid};
 use sealog_core::time::{Date, iso_ms};
-use sealog_service::admin::key_policy::KeyPolicy;
-use sealog_service::admin::keys::{CreatedKey, KeyInput, RollInput};
-use sealog_service::admin::{Actor, AdminError, FieldError};
-use sealog_service::system_chain::actions;
+use sealog_service::people::admin::key_policy::KeyPolicy;
+use sealog_service::people::admin::keys::{CreatedKey, KeyInput, RollInput};
+use sealog_service::people::admin::{Actor, AdminError, FieldError};
+use sealog_service::records::system_chain::actions;
 use serde_json::json;
 
 use crate::app::Dashboard;

@@ -8,8 +8,8 @@ use axum::response::Response;
 use sealog_control::{Member, PersonId};
 use sealog_core::id::Uuid;
 use sealog_core::time::iso_ms;
-use sealog_service::admin::people::MemberUpdate;
-use sealog_service::admin::{Actor, AdminError, FieldError};
+use sealog_service::people::admin::people::MemberUpdate;
+use sealog_service::people::admin::{Actor, AdminError, FieldError};
 
 use crate::app::Dashboard;
 use crate::capability::may_give;

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_control::{Invitation, Invited, Link, ListPage, Member, PersonId, Purpose, Role};
 use sealog_core::id::Uuid;
-use sealog_service::people::{INVITATIONS_MAX, LinkError};
+use sealog_service::people::account::{INVITATIONS_MAX, LinkError};
 
 use crate::app::Dashboard;
 use crate::capability::may_give;

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_core::catalog::{Catalog, CustomAction};
-use sealog_service::admin::{Actor, AdminError, FieldError};
+use sealog_service::people::admin::{Actor, AdminError, FieldError};
 
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};

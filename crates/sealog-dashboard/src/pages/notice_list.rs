@@ -3,7 +3,8 @@
 use sealog_control::KeptNotice;
 use sealog_core::id::TenantId;
 use sealog_core::time::DAY_MS;
-use sealog_service::{notices, zone};
+use sealog_service::people::notices;
+use sealog_service::zone;
 
 use crate::app::Dashboard;
 use crate::gate::of_control;

@@ -5,7 +5,7 @@ use sealog_control::{ApiKey, Grants};
 use sealog_core::catalog::Catalog;
 use sealog_core::id::{ChainId, Mode};
 use sealog_core::time::{DAY_MS, Month};
-use sealog_service::verification::Run;
+use sealog_service::evidence::verification::Run;
 use sealog_service::zone;
 
 use crate::app::Dashboard;

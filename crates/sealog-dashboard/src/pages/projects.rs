@@ -8,8 +8,8 @@ use axum::response::Response;
 use sealog_control::{ListPage, Project};
 use sealog_core::catalog::Catalog;
 use sealog_core::id::{ChainId, Mode, ProjectId, Uuid};
-use sealog_service::admin::projects::{ProjectInput, ProjectUpdate};
-use sealog_service::admin::{Actor, AdminError, FieldError};
+use sealog_service::people::admin::projects::{ProjectInput, ProjectUpdate};
+use sealog_service::people::admin::{Actor, AdminError, FieldError};
 
 use crate::app::Dashboard;
 use crate::capability::Capability;

@@ -10,9 +10,9 @@ use sealog_core::id::ChainId;
 use sealog_core::json;
 use sealog_core::query::{Filter, ListQuery};
 use sealog_core::reject::Reject;
-use sealog_service::search::parse::fields;
-use sealog_service::search::term::Condition;
-use sealog_service::search::{self, Budget, Found, Plan, Query};
+use sealog_service::evidence::search::parse::fields;
+use sealog_service::evidence::search::term::Condition;
+use sealog_service::evidence::search::{self, Budget, Found, Plan, Query};
 use sealog_store::List;
 
 use crate::app::Dashboard;

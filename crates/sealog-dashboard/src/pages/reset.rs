@@ -5,7 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_service::people::LinkError;
+use sealog_service::people::account::LinkError;
 
 use crate::app::Dashboard;
 use crate::layout::Plain;

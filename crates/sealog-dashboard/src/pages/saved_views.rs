@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_control::{SavedView, ViewChange, ViewKept, WhoseView};
 use sealog_core::id::{ProjectId, Uuid};
-use sealog_service::admin::views::ViewInput;
-use sealog_service::system_chain::actions;
+use sealog_service::people::admin::views::ViewInput;
+use sealog_service::records::system_chain::actions;
 use serde_json::json;
 
 use crate::app::Dashboard;
@@ -232,7 +232,9 @@ pub(crate) async fn remove(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let (tenant_id, person_id) = (asked.place().tenant.id, asked.person().person.id);
     let own = app.service.admin.remove_view(person_id, tenant_id, id, WhoseView::Of(person_id)).await;
     let removed = match own {
-        Err(sealog_service::admin::AdminError::NotFound) if asked.place().may(Capability::ManageViews) => {
+        Err(sealog_service::people::admin::AdminError::NotFound)
+            if asked.place().may(Capability::ManageViews) =>
+        {
             let shared = WhoseView::SharedIn(project_id(&asked)?);
             app.service.admin.remove_view(person_id, tenant_id, id, shared).await
         }

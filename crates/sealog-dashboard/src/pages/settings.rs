@@ -7,12 +7,15 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_control::KeptNotice;
-use sealog_service::admin::key_policy::KeyPolicy;
-use sealog_service::admin::settings::{ABSOLUTE_HOURS, DOMAINS_MAX, IDLE_MINUTES, PRIVACY_CHARACTERS_MAX};
-use sealog_service::admin::tenants::TenantUpdate;
-use sealog_service::admin::{Actor, AdminError, FieldError};
-use sealog_service::organisation::{OrganisationSettings, PRIVACY};
-use sealog_service::{notices, zone};
+use sealog_service::people::admin::key_policy::KeyPolicy;
+use sealog_service::people::admin::settings::{
+    ABSOLUTE_HOURS, DOMAINS_MAX, IDLE_MINUTES, PRIVACY_CHARACTERS_MAX,
+};
+use sealog_service::people::admin::tenants::TenantUpdate;
+use sealog_service::people::admin::{Actor, AdminError, FieldError};
+use sealog_service::people::notices;
+use sealog_service::people::organisation::{OrganisationSettings, PRIVACY};
+use sealog_service::zone;
 
 use crate::app::Dashboard;
 use crate::gate::of_control;

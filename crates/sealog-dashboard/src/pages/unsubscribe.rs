@@ -6,8 +6,8 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_service::notices::Unsubscription;
-use sealog_service::sign_in::Token;
+use sealog_service::people::notices::Unsubscription;
+use sealog_service::people::sign_in::Token;
 
 use crate::app::Dashboard;
 use crate::gate::of_control;

@@ -9,7 +9,7 @@ use sealog_control::{KeptNotice, Project};
 use sealog_core::catalog::{Catalog, FrameworkSet};
 use sealog_core::id::{ChainId, Mode};
 use sealog_core::time::{Date, Month};
-use sealog_service::quota::notice_key;
+use sealog_service::ingest::quota::notice_key;
 use sealog_store::counts::{Days, day_of};
 
 use crate::app::Dashboard;

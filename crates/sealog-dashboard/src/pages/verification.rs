@@ -10,9 +10,9 @@ use sealog_control::Grants;
 use sealog_core::id::{ChainId, Mode, Uuid};
 use sealog_core::query::SeqRange;
 use sealog_core::reject::Code;
-use sealog_service::seqs::{first_at, last_before};
-use sealog_service::system_chain::actions;
-use sealog_service::verification::{Run, RunEnd, Seen, StartError, UNENDED_MAX, WHOLE_MAX};
+use sealog_service::evidence::seqs::{first_at, last_before};
+use sealog_service::evidence::verification::{Run, RunEnd, Seen, StartError, UNENDED_MAX, WHOLE_MAX};
+use sealog_service::records::system_chain::actions;
 use serde_json::json;
 
 use crate::app::Dashboard;

@@ -9,8 +9,8 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, VARY};
 use axum::response::Response;
 use sealog_core::id::{ChainId, Uuid};
 use sealog_core::query::Filter;
-use sealog_service::system_chain::actions;
-use sealog_service::verification::{Found, Neighbour, Run, RunEnd, report};
+use sealog_service::evidence::verification::{Found, Neighbour, Run, RunEnd, report};
+use sealog_service::records::system_chain::actions;
 use serde_json::json;
 
 use crate::app::Dashboard;

@@ -161,12 +161,12 @@ fn keys_that_end_within_14_days_stand_on_overview() {
     owner.get(&overview(1)).shows("No keys expire in the next 14 days.");
     let end = |days: u64| sealog_core::time::iso_ms(stage.now_ms() + days * DAY_MS);
     for (n, days, project) in [(1, 3, 1), (2, 13, 1), (3, 15, 1), (4, 3, 101)] {
-        let input = sealog_service::admin::keys::KeyInput {
+        let input = sealog_service::people::admin::keys::KeyInput {
             name: format!("key <{n}>"),
             mode: "live".into(),
             expires_at: Some(end(days)),
         };
-        let actor = sealog_service::admin::Actor::Host;
+        let actor = sealog_service::people::admin::Actor::Host;
         stage.wait(stage.admin.create_key(actor, project_id(project), input)).unwrap();
     }
     let page = owner.get(&overview(1));
@@ -312,7 +312,7 @@ fn usage_shows_the_quota_with_its_marks_and_what_was_mailed() {
     };
     let month = sealog_core::time::Month::of(MORNING_MS);
     for percent in [80, 100] {
-        let key = sealog_service::quota::notice_key(tenant_id(1), month, percent);
+        let key = sealog_service::ingest::quota::notice_key(tenant_id(1), month, percent);
         assert!(stage.wait(stage.control.enqueue_notice(notice(percent, key))).unwrap());
     }
     let due = stage.wait(stage.control.due_notices(MORNING_MS, 10)).unwrap();
@@ -417,7 +417,7 @@ fn a_framework_is_enabled_and_disabled_after_its_consequences_were_shown_and_bot
     let path = format!("{}/hipaa/change", frameworks(1));
     let enabled = || {
         let project = stage.wait(stage.control.project(project_id(1))).unwrap().unwrap();
-        sealog_service::admin::projects::framework_ids(project.frameworks)
+        sealog_service::people::admin::projects::framework_ids(project.frameworks)
     };
     owner
         .get(&path)

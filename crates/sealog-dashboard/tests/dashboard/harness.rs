@@ -19,10 +19,10 @@ use sealog_core::query::Filter;
 use sealog_dashboard::ops::{Console, Instance, Room};
 use sealog_dashboard::{Config, Dashboard, Pages};
 use sealog_engine::{Service, Settings};
-use sealog_service::admin::Admin;
-use sealog_service::mail::{Relay, Sender, Smtp};
-use sealog_service::sign_in::{SignInCounts, Token};
-use sealog_service::verification::Schedule;
+use sealog_service::evidence::verification::Schedule;
+use sealog_service::people::admin::Admin;
+use sealog_service::people::mail::{Relay, Sender, Smtp};
+use sealog_service::people::sign_in::{SignInCounts, Token};
 use sealog_service::{Stop, Visit};
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::postgres::PostgresStore;
@@ -261,7 +261,7 @@ impl Stage {
         grants: Grants,
         ends_at_ms: Option<u64>,
     ) -> PersonId {
-        let hash = sealog_service::password::hash_now(PASSWORD, &[n; 16]).unwrap();
+        let hash = sealog_service::people::password::hash_now(PASSWORD, &[n; 16]).unwrap();
         let person = NewPerson {
             id: person_id(n),
             email: email(n),

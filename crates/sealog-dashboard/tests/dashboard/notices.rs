@@ -6,8 +6,8 @@ use std::time::Duration;
 use sealog_control::*;
 use sealog_core::id::Mode;
 use sealog_core::time::DAY_MS;
-use sealog_service::notices::Reminders;
-use sealog_service::sign_in::Token;
+use sealog_service::people::notices::Reminders;
+use sealog_service::people::sign_in::Token;
 use sealog_store::world::World;
 use sealog_testing::doubtful::Doubt;
 use serde_json::Value;
@@ -351,7 +351,8 @@ fn a_new_browser_is_told_of_and_the_very_first_and_known_ones_are_not() {
 fn with_an_authenticator_the_browser_counts_once_the_code_was_right() {
     let stage = stage();
     stage.with_authenticator(1);
-    let code = |stage: &Stage| sealog_service::sign_in::totp::code_at(&[1; 20], stage.now_ms() / 30_000);
+    let code =
+        |stage: &Stage| sealog_service::people::sign_in::totp::code_at(&[1; 20], stage.now_ms() / 30_000);
     for told in [0, 1] {
         stage.clock.advance(60_000);
         let mut browser = stage.browser();

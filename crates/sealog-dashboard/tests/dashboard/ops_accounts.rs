@@ -2,8 +2,8 @@
 
 use sealog_control::*;
 use sealog_core::id::{Hash, Uuid};
-use sealog_service::ops::{AddError, add_operator, remove_operator};
-use sealog_service::sign_in::{Token, totp};
+use sealog_service::people::ops::{AddError, add_operator, remove_operator};
+use sealog_service::people::sign_in::{Token, totp};
 use sealog_store::world::World;
 use sha2::{Digest, Sha256};
 
@@ -21,7 +21,7 @@ pub fn operator_id(n: u8) -> OpsUserId {
 }
 
 fn hash(n: u8) -> String {
-    sealog_service::password::hash_now(PASSWORD, &[n; 16]).unwrap()
+    sealog_service::people::password::hash_now(PASSWORD, &[n; 16]).unwrap()
 }
 
 /// Somebody whose password is set, and who has no authenticator yet.

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use sealog_control::*;
 use sealog_core::id::{Hash, Uuid};
-use sealog_service::people::{CLAIM_MS, INVITATION_MS, RESET_MS, claim_link, make_reset_link};
-use sealog_service::sign_in::{Token, totp};
+use sealog_service::people::account::{CLAIM_MS, INVITATION_MS, RESET_MS, claim_link, make_reset_link};
+use sealog_service::people::sign_in::{Token, totp};
 use sealog_store::world::World;
 use sha2::{Digest, Sha256};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sealog_control::*;
-use sealog_service::sign_in::totp;
+use sealog_service::people::sign_in::totp;
 
 use crate::harness::*;
 
@@ -210,7 +210,7 @@ fn only_addresses_of_the_domains_are_invited_and_accepted() {
     refused.shows("do not allow this e-mail domain").shows("value=\"x@other.example\"");
     assert_eq!((invite("x@EXAMPLE.org").status, invite("y@b.example").status), (303, 303));
     // The one that was invited before comes too late.
-    let token = sealog_service::sign_in::Token::new(&*stage.clock);
+    let token = sealog_service::people::sign_in::Token::new(&*stage.clock);
     let due = stage.wait(stage.control.due_notices(stage.now_ms(), 9)).unwrap();
     let early = due.iter().find(|notice| notice.to == "early@other.example").unwrap();
     let claimed =
@@ -278,7 +278,7 @@ fn privacy_texts_are_kept_in_their_lines_and_never_sealed() {
     assert_eq!(kept(&stage, "privacy.purposes"), None);
     // All of them as long as can be, in a script whose letters are long.
     let long = "语".repeat(4000);
-    let all = sealog_service::organisation::PRIVACY.map(|name| (name, long.as_str()));
+    let all = sealog_service::people::organisation::PRIVACY.map(|name| (name, long.as_str()));
     assert_eq!(set(&stage, 1, "privacy", &all).status, 303);
     assert!(
         records(&stage, "sealog.settings_changed")[1].contains(r#""purposes":"removed","recipients":"set""#)

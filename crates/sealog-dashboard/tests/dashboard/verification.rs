@@ -317,7 +317,7 @@ fn a_verification_of_the_schedule_is_shown_as_one_and_the_page_says_when_they_ar
     let stage = stage(3);
     let new = sealog_control::NewJob {
         id: sealog_control::JobId(sealog_core::id::Uuid([77; 16])),
-        kind: sealog_service::verification::KIND.into(),
+        kind: sealog_service::evidence::verification::KIND.into(),
         tenant_id: Some(live(1).tenant_id),
         person_id: None,
         subject: Some(format!("{}/live", live(1).project_id)),

@@ -7,7 +7,7 @@ use hyper::{HeaderMap, StatusCode};
 use sealog_core::id::RequestId;
 use sealog_core::reject::{Code, Reject};
 use sealog_formats::input::{Adapter, cloudevent_attributes};
-use sealog_service::adapters::{ERRORS_MAX, Fate, Stopped, Taken};
+use sealog_service::ingest::adapters::{ERRORS_MAX, Fate, Stopped, Taken};
 use sealog_service::ingest::{Client, Endpoint};
 use serde_json::{Map, Value, json};
 

@@ -8,9 +8,9 @@ use sealog_core::id::{Hash, Mode, Ulid};
 use sealog_core::plan::Plan;
 use sealog_core::reject::CODES;
 use sealog_formats::input::ITEMS_MAX;
-use sealog_service::adapters::ERRORS_MAX;
-use sealog_service::admin::fields::{TEXT_CHARACTERS_MAX, TEXTS_MAX};
-use sealog_service::password;
+use sealog_service::ingest::adapters::ERRORS_MAX;
+use sealog_service::people::admin::fields::{TEXT_CHARACTERS_MAX, TEXTS_MAX};
+use sealog_service::people::password;
 use serde_json::{Map, Value, json};
 
 use crate::ready::REASONS;

@@ -2,8 +2,8 @@
 //! silently ignored. Only types are looked at here: what a field may hold is the service's to say.
 
 use sealog_core::reject::Reject;
-use sealog_service::admin::FieldError;
-use sealog_service::admin::fields::rate;
+use sealog_service::people::admin::FieldError;
+use sealog_service::people::admin::fields::rate;
 use serde_json::{Map, Value};
 
 use crate::respond::Failure;

@@ -16,11 +16,11 @@ use sealog_core::id::{ProjectId, RequestId, TenantId, Uuid};
 use sealog_core::query::{self, PageLimit, PageParameter};
 use sealog_core::reject::{Code, Reject};
 use sealog_service::Secret;
-use sealog_service::admin::keys::{CreatedKey, KeyInput};
-use sealog_service::admin::people::MemberInput;
-use sealog_service::admin::projects::{ProjectInput, ProjectUpdate};
-use sealog_service::admin::tenants::{TenantInput, TenantUpdate};
-use sealog_service::admin::{Actor, AdminError, FieldError};
+use sealog_service::people::admin::keys::{CreatedKey, KeyInput};
+use sealog_service::people::admin::people::MemberInput;
+use sealog_service::people::admin::projects::{ProjectInput, ProjectUpdate};
+use sealog_service::people::admin::tenants::{TenantInput, TenantUpdate};
+use sealog_service::people::admin::{Actor, AdminError, FieldError};
 use sealog_store::StoreError;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use sealog_control::{ApiKey, Member, Project, Tenant};
 use sealog_core::catalog::CustomAction;
 use sealog_core::time::iso_ms;
-use sealog_service::admin::projects::framework_ids;
+use sealog_service::people::admin::projects::framework_ids;
 use serde_json::{Value, json};
 
 fn time(ms: Option<u64>) -> Value {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use sealog_core::time::iso_ms;
-use sealog_service::stamp::Stamp;
+use sealog_service::ingest::stamp::Stamp;
 use sealog_store::sync::{lock, read, write};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sealog_service::geo::{Geo, Looked};
+use sealog_service::ingest::geo::{Geo, Looked};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 

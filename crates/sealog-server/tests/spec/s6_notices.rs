@@ -329,7 +329,7 @@ fn an_optional_notice_names_times_in_the_zone_of_the_organisation_and_can_be_tur
     let link = mail.header("list-unsubscribe");
     let token =
         link.strip_prefix("<https://log.example/app/unsubscribe?token=").unwrap().strip_suffix('>').unwrap();
-    let token = sealog_service::sign_in::Token::parse(token).unwrap();
+    let token = sealog_service::people::sign_in::Token::parse(token).unwrap();
     // Only its digest is kept.
     let kept = wait(service.control().notice_by_secret(token.digest())).unwrap().unwrap();
     assert_eq!(kept.template, "key_expiring");

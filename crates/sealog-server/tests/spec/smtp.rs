@@ -1,6 +1,6 @@
 //! How the service of a test is told of a mail server.
 
-use sealog_service::mail::{Relay, Sender, Smtp};
+use sealog_service::people::mail::{Relay, Sender, Smtp};
 pub use sealog_testing::smtp::{MailPort, MailSeen, MailServer};
 
 pub fn smtp(url: &str) -> Smtp {

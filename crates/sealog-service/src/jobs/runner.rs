@@ -29,9 +29,9 @@ use sealog_store::StoreError;
 use sealog_store::world::World;
 
 use super::work::{Step, Work};
-use crate::stop::Stop;
-use crate::supervise::caught;
-use crate::system_chain::Wake;
+use crate::jobs::stop::Stop;
+use crate::jobs::supervise::caught;
+use crate::records::system_chain::Wake;
 
 /// How long a job stays with a node that says nothing. Longer than the longest piece.
 pub const LEASE_MS: u64 = 60_000;

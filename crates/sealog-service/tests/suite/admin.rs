@@ -9,12 +9,12 @@ use sealog_core::id::{ProjectId, TenantId, Uuid};
 use sealog_core::plan::Plan;
 use sealog_core::time::iso_ms;
 use sealog_service::Secret;
-use sealog_service::admin::keys::{KeyInput, OVERLAP_MS_MAX, RollInput};
-use sealog_service::admin::people::{MemberInput, MemberUpdate};
-use sealog_service::admin::projects::{ProjectInput, ProjectUpdate};
-use sealog_service::admin::tenants::{TenantInput, TenantUpdate};
-use sealog_service::admin::{Actor, Admin, AdminError};
-use sealog_service::system_chain::Wake;
+use sealog_service::people::admin::keys::{KeyInput, OVERLAP_MS_MAX, RollInput};
+use sealog_service::people::admin::people::{MemberInput, MemberUpdate};
+use sealog_service::people::admin::projects::{ProjectInput, ProjectUpdate};
+use sealog_service::people::admin::tenants::{TenantInput, TenantUpdate};
+use sealog_service::people::admin::{Actor, Admin, AdminError};
+use sealog_service::records::system_chain::Wake;
 use sealog_store::world::SystemWorld;
 use serde_json::{Value, json};
 

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use sealog_control::*;
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
-use sealog_service::exports::{CreateError, Exporter, Format, Frozen, KEPT_MAX, PIECE_BYTES, manifest};
+use sealog_service::evidence::exports::{
+    CreateError, Exporter, Format, Frozen, KEPT_MAX, PIECE_BYTES, manifest,
+};
 use sealog_service::ingest::Ingest;
-use sealog_service::notify::Notifier;
-use sealog_service::system_chain::{Drain, Turns, Wake};
+use sealog_service::people::notify::Notifier;
+use sealog_service::records::system_chain::{Drain, Turns, Wake};
 use sealog_store::{Store, StoreError};
 use sealog_testing::doubtful::{Doubt, DoubtfulStore};
 use sealog_testing::*;

@@ -9,7 +9,7 @@ use sealog_core::id::{TenantId, Uuid};
 use sealog_core::plan::Billing;
 use sealog_service::Stop;
 use sealog_service::jobs::{DEATHS_MAX, LEASE_MS, Pace, Runner, Step, Work};
-use sealog_service::system_chain::Wake;
+use sealog_service::records::system_chain::Wake;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres::PostgresStore;
 use sealog_store::world::World;

@@ -11,12 +11,12 @@ use sealog_core::plan::Billing;
 use sealog_core::time::DAY_MS;
 use sealog_core::verify::Item;
 use sealog_service::Stop;
-use sealog_service::jobs::{Pace, Runner};
-use sealog_service::system_chain::Wake;
-use sealog_service::verification::{
+use sealog_service::evidence::verification::{
     DERIVED_KIND, DerivedCheck, Figures, LOOKS_MAX, OPEN_MAX, RunEnd, Schedule, Scheduler, Sweep,
     Verifications, Verifier,
 };
+use sealog_service::jobs::{Pace, Runner};
+use sealog_service::records::system_chain::Wake;
 use sealog_store::Store;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres::PostgresStore;

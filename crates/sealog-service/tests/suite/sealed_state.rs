@@ -9,18 +9,18 @@ use sealog_core::key;
 use sealog_core::plan::Plan;
 use sealog_core::time::DAY_MS;
 use sealog_core::verify::Item;
-use sealog_service::admin::keys::{KeyInput, RollInput};
-use sealog_service::admin::people::{MemberInput, MemberUpdate};
-use sealog_service::admin::projects::ProjectInput;
-use sealog_service::admin::tenants::TenantInput;
-use sealog_service::admin::{Actor, Admin};
-use sealog_service::ingest::Ingest;
-use sealog_service::jobs::{Pace, Runner, Work};
-use sealog_service::system_chain::{Drain, Turns, Wake};
-use sealog_service::verification::{
+use sealog_service::evidence::verification::{
     Baseline, DERIVED_KIND, DerivedCheck, Figures, RunEnd, Schedule, Scheduler, Sweep, Verifications,
     Verifier, compare_all, queue_baseline,
 };
+use sealog_service::ingest::Ingest;
+use sealog_service::jobs::{Pace, Runner, Work};
+use sealog_service::people::admin::keys::{KeyInput, RollInput};
+use sealog_service::people::admin::people::{MemberInput, MemberUpdate};
+use sealog_service::people::admin::projects::ProjectInput;
+use sealog_service::people::admin::tenants::TenantInput;
+use sealog_service::people::admin::{Actor, Admin};
+use sealog_service::records::system_chain::{Drain, Turns, Wake};
 use sealog_service::{Secret, Stop};
 use sealog_store::Store;
 use sealog_store::embedded::EmbeddedStore;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sealog_control::Grants;
 use sealog_core::event::StoredEvent;
 use sealog_core::query::Filter;
-use sealog_service::search::{Budget, Found, Plan, Query, run};
+use sealog_service::evidence::search::{Budget, Found, Plan, Query, run};
 use sealog_store::Store;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres::PostgresStore;

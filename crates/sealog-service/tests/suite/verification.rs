@@ -8,12 +8,12 @@ use sealog_core::canonical::{EventText, Fields};
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::query::SeqRange;
 use sealog_service::Stop;
-use sealog_service::jobs::{Pace, Runner};
-use sealog_service::seqs::first_at;
-use sealog_service::system_chain::Wake;
-use sealog_service::verification::{
+use sealog_service::evidence::seqs::first_at;
+use sealog_service::evidence::verification::{
     Found, PIECE_EVENTS, Run, RunEnd, StartError, UNENDED_MAX, Verifications, Verifier, report,
 };
+use sealog_service::jobs::{Pace, Runner};
+use sealog_service::records::system_chain::Wake;
 use sealog_store::Store;
 use sealog_testing::doubtful::{Doubt, DoubtfulStore};
 use sealog_testing::*;

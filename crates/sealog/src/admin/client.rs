@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use sealog_cli::exit::{Exit, Failure};
 use sealog_engine::{Opened, Place};
-use sealog_service::system_chain::Wake;
+use sealog_service::records::system_chain::Wake;
 use sealog_store::world::{SystemWorld, World};
 
 use super::host::Host;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealog_service::system_chain::Wake;
+use sealog_service::records::system_chain::Wake;
 use sealog_store::world::World;
 
 use sealog_engine::Opened;

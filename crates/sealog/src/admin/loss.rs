@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sealog_cli::exit::{Exit, Failure};
 use sealog_control::Control;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
-use sealog_service::admin::{Actor, AdminError};
-use sealog_service::ops::Desk;
+use sealog_service::people::admin::{Actor, AdminError};
+use sealog_service::people::ops::Desk;
 use sealog_store::loss;
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 
 use sealog_backup::Taken;
-use sealog_service::copies;
+use sealog_service::records::copies;
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;

@@ -4,7 +4,7 @@ use sealog_cli::exit::{Exit, Failure};
 use sealog_control::ListPage;
 use sealog_core::time::iso_ms;
 use sealog_service::Secret;
-use sealog_service::ops::{AddError, EnrolmentLink, add_operator, remove_operator};
+use sealog_service::people::ops::{AddError, EnrolmentLink, add_operator, remove_operator};
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;

@@ -3,8 +3,8 @@
 use sealog_cli::exit::{Exit, Failure};
 use sealog_core::time::iso_ms;
 use sealog_service::Secret;
-use sealog_service::people::{HostLink, make_reset_link};
-use sealog_service::sign_in::Failed;
+use sealog_service::people::account::{HostLink, make_reset_link};
+use sealog_service::people::sign_in::Failed;
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;

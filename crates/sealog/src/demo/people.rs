@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use sealog_control::Role;
 use sealog_service::Secret;
-use sealog_service::people::{self, People};
-use sealog_service::sign_in::{Accounts, Failed, Token, Visitor};
-use sealog_service::system_chain::Wake;
+use sealog_service::people::account::{self, People};
+use sealog_service::people::sign_in::{Accounts, Failed, Token, Visitor};
+use sealog_service::records::system_chain::Wake;
 use sealog_store::world::World;
 
 use sealog_engine::Opened;
@@ -48,7 +48,7 @@ pub(super) async fn renew(
     let accounts = Accounts::new(people, Arc::clone(control), Arc::clone(world), Arc::default());
     let mut renewed = Vec::new();
     for (email, _) in PEOPLE {
-        let link = people::make_reset_link(control, world, app_url, email).await;
+        let link = account::make_reset_link(control, world, app_url, email).await;
         let Some(link) = link.map_err(|Failed(error)| error.to_string())? else { continue };
         let token = link.url.0.split_once('#').and_then(|(_, token)| Token::parse(token));
         let token = token.ok_or("a link without a token")?;

@@ -12,7 +12,7 @@ use sealog_core::id::{ProjectId, TenantId};
 use sealog_core::plan::Plan;
 use sealog_core::time::iso_ms;
 use sealog_service::ingest::Ingest;
-use sealog_service::system_chain::Wake;
+use sealog_service::records::system_chain::Wake;
 use sealog_store::Store;
 use sealog_store::world::World;
 

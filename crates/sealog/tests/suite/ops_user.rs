@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::support::*;
-use sealog_service::sign_in::totp;
+use sealog_service::people::sign_in::totp;
 use sealog_store::world::{SystemWorld, World};
 use sealog_testing::http;
 use serde_json::Value;

@@ -11,7 +11,7 @@ use sealog_core::time::iso_ms;
 use super::markup::{FOOT, head, paragraphs, text};
 use crate::disclosure::node::{EventView, Node, OVERSIZED};
 use crate::disclosure::words;
-use sealog_service::exports::put_safe_cell;
+use sealog_service::evidence::exports::put_safe_cell;
 
 /// Of a value in the page for people; files for programs have all of it.
 const SHOWN_CHARS_MAX: usize = 2000;

@@ -1,7 +1,7 @@
 //! HTML for people, made of texts that are hostile: whatever comes from an event passes [`text`]. Pages have
 //! no script, and a policy that would not run one.
 
-use sealog_service::hidden::written_out;
+use sealog_service::evidence::hidden::written_out;
 
 /// As text, in an element or an attribute, whatever it holds. Characters that nobody sees are written out.
 pub(super) fn text(value: &str) -> String {
