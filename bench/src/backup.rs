@@ -8,11 +8,11 @@ use std::time::Instant;
 use clap::Args;
 use serde_json::json;
 
-use crate::Outcome;
 use crate::beside::beside_ingest;
 use crate::http::Programs;
 use crate::http::sealog::Sealog;
 use crate::http::source::Send;
+use crate::outcome::Outcome;
 use crate::process::Process;
 use crate::report::{Row, Section, number};
 use crate::setting::{Setting, SettingArgs};

@@ -15,8 +15,8 @@ use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::Outcome;
 use crate::http::client::unchunked;
+use crate::outcome::Outcome;
 
 #[derive(Args, Debug)]
 pub struct BareHttpArgs {

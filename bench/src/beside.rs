@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde_json::json;
 
-use crate::Outcome;
-use crate::http::case::{Side, load};
+use crate::http::case::load;
 use crate::http::load::Pace;
 use crate::http::sealog::Sealog;
 use crate::http::source::{Requests, Send};
+use crate::outcome::Outcome;
 use crate::report::{Row, Target, number};
 use crate::setting::{Setting, doubt};
+use crate::side::Side;
 use crate::stats::{Spread, median};
 
 /// Connections that send events.

@@ -16,8 +16,8 @@ use sealog_core::event::Draft;
 use sealog_core::id::ChainId;
 use sealog_store::{Append, Appended, BoxFuture, Store, StoreError};
 
-use crate::Outcome;
 use crate::machine::cpu_time;
+use crate::outcome::Outcome;
 
 /// Runs a future to its end on this thread.
 pub fn wait<T>(future: impl Future<Output = T>) -> T {

@@ -13,6 +13,7 @@ mod growth;
 mod http;
 mod machine;
 mod meter;
+mod outcome;
 mod pages;
 mod peers;
 mod plot;
@@ -20,17 +21,14 @@ mod process;
 mod progress;
 mod report;
 mod setting;
+mod side;
 mod stats;
 mod store;
 mod workload;
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-/// What a benchmark can fail with: it stops and says why, since a number after a fault means nothing.
-type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Measures Sealog beside the bare machine.
 #[derive(Parser, Debug)]

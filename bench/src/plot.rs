@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::report::number;
 
 const WIDTH: f64 = 720.0;

@@ -1,13 +1,14 @@
 //! A program that is measured from outside: started, watched through `/proc`, stopped or killed.
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::Outcome;
 use crate::machine::{cpu_of, cpu_of_all, resident_bytes_of};
+use crate::outcome::Outcome;
 
 #[derive(Debug)]
 pub struct Process {
@@ -113,4 +114,9 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A port of the loopback that nobody listens on, for programs that cannot choose one themselves.
+pub fn free_port() -> Outcome<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

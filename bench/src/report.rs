@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::stats::Spread;
 
 /// A bound that `design.md` section 6 or an issue sets.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::Outcome;
 use crate::machine::{Machine, Usage};
+use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::report::{Report, Section, number};
 use crate::workload;

@@ -1,20 +1,21 @@
 //! Commands that follow a service while it takes events: how far behind they are when the events end.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::client;
-use crate::Outcome;
-use crate::http::case::{Side, load};
+use crate::http::case::load;
 use crate::http::load::Pace;
 use crate::http::sealog::{Sealog, TOKEN};
 use crate::http::source::{Requests, Send};
+use crate::outcome::Outcome;
 use crate::process::Process;
 use crate::report::{Row, Section, Target, number};
 use crate::setting::{Setting, doubt};
+use crate::side::Side;
 use crate::stats::{Spread, median};
 
 /// Of the rate at which the service takes batches, what is sent beside a command.
@@ -227,4 +228,14 @@ fn row(follower: Follower, repeats: &[(Beside, f64)]) -> Row {
             })).collect::<Vec<_>>(),
         }),
     }
+}
+
+/// A command that knows nothing but the service and its key.
+pub fn client(program: &Path, address: SocketAddr, key: &str) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SEALOG_")) {
+        command.env_remove(name);
+    }
+    command.env("SEALOG_URL", format!("http://{address}")).env("SEALOG_API_KEY", key).stdout(Stdio::null());
+    command
 }

@@ -9,23 +9,23 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
 use clap::Args;
 use serde_json::json;
 
-use crate::Outcome;
 use crate::http::Programs;
 use crate::http::case::load;
 use crate::http::load::{Loaded, Pace};
 use crate::http::sealog::Sealog;
 use crate::http::source::{Requests, Send};
+use crate::outcome::Outcome;
 use crate::report::{Row, Section, Target, number};
 use crate::setting::{Setting, SettingArgs, Slice, doubt};
 use crate::stats::{Spread, median};
 use crate::workload;
-use beside::{Beside, FOLLOWERS, Follower};
+use beside::{Beside, FOLLOWERS, Follower, client};
 
 #[derive(Args, Debug)]
 pub struct CliArgs {
@@ -161,15 +161,6 @@ fn write_events(path: &Path, count: u64) -> Outcome<()> {
         writeln!(file, "{}", workload::body(n))?;
     }
     Ok(file.flush()?)
-}
-
-fn client(program: &Path, address: SocketAddr, key: &str) -> Command {
-    let mut command = Command::new(program);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SEALOG_")) {
-        command.env_remove(name);
-    }
-    command.env("SEALOG_URL", format!("http://{address}")).env("SEALOG_API_KEY", key).stdout(Stdio::null());
-    command
 }
 
 /// Events/s from the first byte that is read to the end of the program.

@@ -15,20 +15,22 @@ use sealog_store::Store;
 use sealog_store::embedded::EmbeddedStore;
 use serde_json::json;
 
-use crate::Outcome;
 use crate::bare::Messages;
 use crate::driver::wait;
 use crate::http::Programs;
-use crate::http::case::{Side, load};
+use crate::http::case::load;
 use crate::http::load::{Load, Pace};
 use crate::http::sealog::Sealog;
 use crate::http::source::{Requests, Send};
+use crate::outcome::Outcome;
 use crate::process::Process;
 use crate::report::number;
 use crate::setting::{Setting, SettingArgs, Slice};
+use crate::side::Side;
 use crate::store::reads::LISTS;
-use crate::store::reopen::{DiskBytes, disk_bytes};
+use crate::store::reopen::disk_bytes;
 use crate::store::verify::hashed_bytes;
+use rows::{Kind, Size};
 
 #[derive(Args, Debug)]
 pub struct GrowthArgs {
@@ -46,35 +48,6 @@ pub struct GrowthArgs {
     plots: Option<std::path::PathBuf>,
     #[command(flatten)]
     setting: SettingArgs,
-}
-
-/// One kind of request, in all repeats.
-#[derive(Debug)]
-struct Kind {
-    send: Send,
-    sides: Vec<Side>,
-    others: f64,
-}
-
-/// What was measured at one size.
-#[derive(Debug)]
-struct Size {
-    chains: usize,
-    events: u64,
-    /// With those that were written to measure ingest at smaller sizes.
-    stored: u64,
-    /// Events/s of the last tenth that was filled.
-    filled_per_s: f64,
-    ingest: Kind,
-    reads: Vec<Kind>,
-    /// MB/s of verification on all cores, and of SHA-256 on one.
-    verified: Slice<(f64, f64)>,
-    /// Of a server that was killed while it wrote, in milliseconds.
-    starts_ms: Vec<f64>,
-    starts_others: f64,
-    resident_started: u64,
-    resident_read: u64,
-    disk: DiskBytes,
 }
 
 pub fn run(args: &GrowthArgs) -> Outcome<()> {

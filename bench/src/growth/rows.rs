@@ -4,18 +4,46 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Kind, Size};
-use crate::Outcome;
-use crate::http::case::Side;
 use crate::http::source::Send;
+use crate::outcome::Outcome;
 use crate::plot;
 use crate::report::{Row, Section, Target, number};
-use crate::setting::doubt;
+use crate::setting::{Slice, doubt};
+use crate::side::Side;
 use crate::stats::{Spread, median};
 use crate::store::reads::PLAIN;
-use crate::store::reopen::{KILLED_OPEN_MS, MEMORY_FIXED, MEMORY_PER_EVENT};
+use crate::store::reopen::{DiskBytes, KILLED_OPEN_MS, MEMORY_FIXED, MEMORY_PER_EVENT};
 use crate::store::verify::cores;
 use crate::workload;
+
+/// One kind of request, in all repeats.
+#[derive(Debug)]
+pub struct Kind {
+    pub send: Send,
+    pub sides: Vec<Side>,
+    pub others: f64,
+}
+
+/// What was measured at one size.
+#[derive(Debug)]
+pub struct Size {
+    pub chains: usize,
+    pub events: u64,
+    /// With those that were written to measure ingest at smaller sizes.
+    pub stored: u64,
+    /// Events/s of the last tenth that was filled.
+    pub filled_per_s: f64,
+    pub ingest: Kind,
+    pub reads: Vec<Kind>,
+    /// MB/s of verification on all cores, and of SHA-256 on one.
+    pub verified: Slice<(f64, f64)>,
+    /// Of a server that was killed while it wrote, in milliseconds.
+    pub starts_ms: Vec<f64>,
+    pub starts_others: f64,
+    pub resident_started: u64,
+    pub resident_read: u64,
+    pub disk: DiskBytes,
+}
 
 const LIST_P99_US: f64 = 5000.0;
 const READ_P99_US: f64 = 100.0;

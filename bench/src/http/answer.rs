@@ -1,7 +1,7 @@
 //! Reads answers off a connection and keeps nothing of them but the status: the less the generator does, the
 //! more of the machine is the server's.
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// What is kept of an answer that nobody expected, to say what it was.
 const KEPT_BYTES: usize = 300;

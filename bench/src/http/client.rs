@@ -11,7 +11,7 @@ use tokio_rustls::rustls::ClientConfig;
 
 use super::answer::Answers;
 use super::stream::Stream;
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 #[derive(Debug)]
 pub struct Client {

@@ -25,8 +25,8 @@ use tokio_rustls::rustls::ClientConfig;
 
 use super::answer::Answers;
 use super::stream::Stream;
-use crate::Outcome;
 use crate::driver::nanos;
+use crate::outcome::Outcome;
 
 /// A request, in parts that are shared with others like it and written together.
 #[derive(Debug)]

@@ -15,12 +15,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::peers::Peers;
 use crate::plot;
 use crate::report::number;
 use crate::setting::{Setting, SettingArgs};
-pub use case::Side;
 use case::{Bench, Measured};
 use plan::Beside;
 use sealog::Sealog;

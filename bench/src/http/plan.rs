@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::source::Send;
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// A file under `bench/workloads`.
 #[derive(Debug, Deserialize)]

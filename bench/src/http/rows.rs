@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::case::{Measured, Memory, Repeat, Side};
+use super::case::{Measured, Memory, Repeat};
 use super::plan::{Beside, Bounds, PlannedPace};
 use crate::report::{Row, Section, Target, number};
 use crate::setting::doubt;
+use crate::side::Side;
 use crate::stats::{Spread, median};
 use crate::store::reopen::{MEMORY_FIXED, MEMORY_PER_EVENT};
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::client::request;
 use super::load::{Loaded, Request, Source};
 use super::sealog::{Account, Sealog};
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::store::reads::LISTS;
 use crate::workload::{self, Dice};
 

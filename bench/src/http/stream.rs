@@ -11,7 +11,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// A certificate of a server that is measured, its key, and a client that believes it.
 #[derive(Clone, Debug)]

@@ -14,16 +14,17 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 
-use crate::Outcome;
 use crate::beside::beside_ingest;
 use crate::http::Programs;
 use crate::http::client::Client;
 use crate::http::sealog::Sealog;
 use crate::http::source::Send;
+use crate::outcome::Outcome;
 use crate::process::Process;
 use crate::report::number;
 use crate::setting::{Setting, SettingArgs};
 use crate::stats::Percentiles;
+use rows::{Downloads, Page, Size};
 use visitor::{FirstRun, Visitor};
 
 #[derive(Args, Debug)]
@@ -46,30 +47,6 @@ const PEOPLE: usize = 5;
 const PAGE_EVERY: Duration = Duration::from_secs(1);
 /// Of one page in one repeat, at most: the slowest pages should not take all the time.
 const REQUESTS_MAX: usize = 400;
-
-/// One page at one size.
-#[derive(Debug)]
-struct Page {
-    path: String,
-    /// Of every repeat, and what others took of the machine meanwhile.
-    times: Vec<(Percentiles, f64)>,
-    bytes: usize,
-}
-
-#[derive(Debug)]
-struct Size {
-    events: u64,
-    pages: Vec<Page>,
-    resident: u64,
-}
-
-/// Downloads of a whole chain, one after the other, with nothing beside them: MB/s of every repeat.
-#[derive(Debug)]
-struct Downloads {
-    mb_per_s: Vec<f64>,
-    bytes: u64,
-    others: f64,
-}
 
 pub fn run(args: &PagesArgs) -> Outcome<()> {
     let quick = args.setting.quick;

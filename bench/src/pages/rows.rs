@@ -2,12 +2,36 @@
 
 use serde_json::json;
 
-use super::{Downloads, Page, Size, visitor};
+use super::visitor;
 use crate::beside::Beside;
 use crate::report::{Row, Section, Target, number};
 use crate::setting::doubt;
-use crate::stats::{Spread, median};
+use crate::stats::{Percentiles, Spread, median};
 use crate::store::reopen::{MEMORY_FIXED, MEMORY_PER_EVENT};
+
+/// One page at one size.
+#[derive(Debug)]
+pub struct Page {
+    pub path: String,
+    /// Of every repeat, and what others took of the machine meanwhile.
+    pub times: Vec<(Percentiles, f64)>,
+    pub bytes: usize,
+}
+
+#[derive(Debug)]
+pub struct Size {
+    pub events: u64,
+    pub pages: Vec<Page>,
+    pub resident: u64,
+}
+
+/// Downloads of a whole chain, one after the other, with nothing beside them: MB/s of every repeat.
+#[derive(Debug)]
+pub struct Downloads {
+    pub mb_per_s: Vec<f64>,
+    pub bytes: u64,
+    pub others: f64,
+}
 
 /// At the 95th percentile, at this many events and fewer; more have the second.
 const PAGE_MS: [(u64, f64); 2] = [(1_000_000, 50.0), (u64::MAX, 150.0)];
@@ -50,7 +74,7 @@ fn row(page: &Page, size: &Size, first: Option<&Size>) -> Row {
     let ratio =
         base.and_then(|base| Spread::of(page.times.iter().map(|(times, _)| times.p95 / 1e3 / base.p95_ms())));
     let limit = PAGE_MS.iter().find(|(events, _)| size.events <= *events).map_or(0.0, |(_, ms)| *ms);
-    let of = |value: fn(&crate::stats::Percentiles) -> f64| {
+    let of = |value: fn(&Percentiles) -> f64| {
         number(median(page.times.iter().map(|(times, _)| value(times))) / 1e3)
     };
     Row {

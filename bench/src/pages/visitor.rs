@@ -7,9 +7,9 @@ use std::path::Path;
 
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 
-use crate::Outcome;
 use crate::http::client::{Client, unchunked};
 use crate::http::sealog::Account;
+use crate::outcome::Outcome;
 
 const EMAIL: &str = "bench@example.com";
 const PASSWORD: &str = "a few words for the benchmark";

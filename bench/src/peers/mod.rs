@@ -3,12 +3,11 @@
 mod postgres;
 mod quipu;
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 
-use crate::Outcome;
-use crate::http::Side;
+use crate::outcome::Outcome;
 use crate::setting::Setting;
+use crate::side::Side;
 pub use postgres::Cluster;
 use quipu::Quipu;
 
@@ -102,9 +101,4 @@ impl<'a> Peers<'a> {
         }
         if texts.is_empty() { "no peers were measured".to_owned() } else { texts.join("; ") }
     }
-}
-
-/// A port of the loopback that nobody listens on, for programs that cannot choose one themselves.
-fn free_port() -> Outcome<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -13,11 +13,10 @@ use rustix::process::{Signal, geteuid};
 use sha2::{Digest, Sha256};
 use tokio_postgres::{Client, NoTls};
 
-use super::free_port;
-use crate::Outcome;
 use crate::driver::{Run, nanos};
-use crate::http::Side;
-use crate::process::Process;
+use crate::outcome::Outcome;
+use crate::process::{Process, free_port};
+use crate::side::Side;
 use crate::workload;
 
 /// Where Debian has it.

@@ -10,13 +10,12 @@ use bytes::Bytes;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::free_port;
-use crate::Outcome;
 use crate::driver::Run;
-use crate::http::Side;
 use crate::http::client::Client;
 use crate::http::load::{Load, Loaded, Pace, Request, Source};
-use crate::process::Process;
+use crate::outcome::Outcome;
+use crate::process::{Process, free_port};
+use crate::side::Side;
 use crate::workload;
 
 const TOKEN: &str = "token-of-the-benchmark";

@@ -6,10 +6,10 @@ use sealog_core::event::Draft;
 use sealog_store::Store;
 use serde_json::{Value, json};
 
-use crate::Outcome;
 use crate::bare::BareLog;
 use crate::driver::{self, Run, Until, wait};
 use crate::meter::{Counted, Meter};
+use crate::outcome::Outcome;
 use crate::report::{Row, Section, Target, number};
 use crate::setting::{Setting, doubt};
 use crate::stats::{Percentiles, Spread, median};

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sealog_core::id::Ulid;
+use sealog_core::event::StoredEvent;
+use sealog_core::id::{ChainId, Ulid};
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::{List, Store};
 
-use super::reads;
-use crate::Outcome;
-use crate::driver::{self, Until};
+use crate::driver::{self, Until, wait};
 use crate::machine::{Usage, resident_bytes};
 use crate::meter::Meter;
+use crate::outcome::Outcome;
 use crate::setting::Setting;
 use crate::workload::{self, Timeline};
 
@@ -83,11 +83,25 @@ pub fn fill(setting: &Setting, events: u64) -> Outcome<Filled> {
 fn log_ids(store: &dyn Store, events: u64) -> Outcome<Vec<Ulid>> {
     const PAGES: u64 = 200;
     let mut log_ids = Vec::new();
-    for page in 1..=PAGES.min(events) {
-        let before_seq = Some(events * page / PAGES.min(events) + 1);
+    for part in 1..=PAGES.min(events) {
+        let before_seq = Some(events * part / PAGES.min(events) + 1);
         let list = List { filter: Default::default(), before_seq, limit: 100, bytes_max: 1 << 20 };
-        let events = reads::page(store, workload::chain(), list)?;
+        let events = page(store, workload::chain(), list)?;
         log_ids.extend(events.iter().map(|event| event.sealed.log_id));
     }
     Ok(log_ids)
+}
+
+/// A whole page, however many calls it takes: the work of one is bounded.
+pub fn page(store: &dyn Store, chain: ChainId, mut list: List) -> Outcome<Vec<StoredEvent>> {
+    let mut events = Vec::new();
+    loop {
+        let chunk = wait(store.list(chain, list.clone()))?;
+        list.limit -= chunk.items.len();
+        events.extend(chunk.items);
+        match chunk.resume {
+            Some(resume) if list.limit > 0 => list.before_seq = Some(resume),
+            _ => return Ok(events),
+        }
+    }
 }

@@ -13,8 +13,8 @@ use clap::{Args, ValueEnum};
 use sealog_store::embedded::{EmbeddedStore, Finding, Options};
 use serde_json::json;
 
-use crate::Outcome;
 use crate::meter::Meter;
+use crate::outcome::Outcome;
 use crate::report::number;
 use crate::setting::{Setting, SettingArgs};
 

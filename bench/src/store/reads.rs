@@ -5,16 +5,15 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use sealog_core::event::StoredEvent;
 use sealog_core::metadata::FieldIs;
 use sealog_core::query::Filter;
 use sealog_core::time::DAY_MS;
 use sealog_store::{List, Store};
 use serde_json::{Value, json};
 
-use super::filled::Filled;
-use crate::Outcome;
+use super::filled::{Filled, page};
 use crate::driver::{nanos, wait};
+use crate::outcome::Outcome;
 use crate::report::{Row, Section, Target, number};
 use crate::setting::{Setting, doubt};
 use crate::stats::{Percentiles, Spread, median};
@@ -238,20 +237,6 @@ fn timed_list(store: &dyn Store, chain: sealog_core::id::ChainId, list: List) ->
     let start = Instant::now();
     let items = page(store, chain, list)?.len();
     Ok((start.elapsed(), items))
-}
-
-/// A whole page, however many calls it takes: the work of one is bounded.
-pub fn page(store: &dyn Store, chain: sealog_core::id::ChainId, mut list: List) -> Outcome<Vec<StoredEvent>> {
-    let mut events = Vec::new();
-    loop {
-        let chunk = wait(store.list(chain, list.clone()))?;
-        list.limit -= chunk.items.len();
-        events.extend(chunk.items);
-        match chunk.resume {
-            Some(resume) if list.limit > 0 => list.before_seq = Some(resume),
-            _ => return Ok(events),
-        }
-    }
 }
 
 fn row(kind: &Kind, beside: &Kind, p99_max_us: f64) -> Row {

@@ -14,11 +14,11 @@ use sealog_store::Store;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use serde_json::{Value, json};
 
-use super::filled::Filled;
+use super::filled::{self, Filled};
 use super::reads;
-use crate::Outcome;
 use crate::driver::wait;
 use crate::machine::{cpu_time, resident_bytes};
+use crate::outcome::Outcome;
 use crate::report::{Row, Section, Target, number};
 use crate::setting::{Setting, doubt};
 use crate::stats::{Spread, median};
@@ -53,7 +53,7 @@ pub fn probe(args: &ProbeArgs) -> Outcome<()> {
         wait(store.get(workload::chain(), log_id))?.ok_or("an event is not found")?;
     }
     for _ in 0..3 {
-        reads::page(&store, workload::chain(), reads::slowest())?;
+        filled::page(&store, workload::chain(), reads::slowest())?;
     }
     let read = resident_bytes();
     let findings: Vec<String> = store.findings().iter().map(|(_, finding)| finding.to_string()).collect();

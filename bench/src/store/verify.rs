@@ -7,10 +7,10 @@ use sealog_store::Store;
 use serde_json::json;
 
 use super::filled::Filled;
-use crate::Outcome;
 use crate::bare::{Messages, Rate};
 use crate::driver::wait;
 use crate::machine::cpu_time;
+use crate::outcome::Outcome;
 use crate::report::{Row, Section, Target, number};
 use crate::setting::{Setting, doubt};
 use crate::stats::{Spread, median};
