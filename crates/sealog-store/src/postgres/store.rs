@@ -21,6 +21,7 @@ use super::event_clock::{ClockBehind, EventClock};
 use super::fields::FieldKeys;
 use super::hub::Feed;
 use super::inner::{Inner, SharedVersion};
+use super::keys::UsedKey;
 use super::loss::{Finding, Findings, ForgedDrop};
 use super::mark::MarkFile;
 use super::migrate::Schema;
@@ -29,7 +30,7 @@ use super::pool::{Pool, Session};
 use super::rows::{Digest32, Id, signed, unsigned};
 use super::statements::{CommitPhase, LockPhase};
 use super::url::Target;
-use super::writer::{UsedKey, Writer};
+use super::writer::Writer;
 use super::{counts, feed, fields, loss, migrate, reader, statements};
 use crate::append::{
     Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, Reserved,
