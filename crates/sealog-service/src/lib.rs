@@ -1,7 +1,7 @@
 //! What may be done, and what follows: the rules that hold whoever asks. No HTTP.
 //!
-//! [`ingest`] is the write path, the only caller of `Store::append`, with what belongs to it: adapters, places
-//! of addresses, quotas. [`people`] is how accounts sign in, what administrators may do, and the mails that
+//! [`ingest`] is the write path, the only caller of `Store::append`, with its adapters, the places of
+//! addresses and quotas. [`people`] is how accounts sign in, what administrators may do, and the mails that
 //! tell them. [`records`] seals what they have done and keeps the promises about copies and test events.
 //! [`evidence`] is what they take from the chains: searches, exports, verifications. [`jobs`] does the work
 //! that takes longer than a request. Each part takes what it uses, and none knows of the whole program.

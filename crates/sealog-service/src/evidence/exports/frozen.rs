@@ -34,8 +34,8 @@ pub enum NotFrozen {
 }
 
 impl Frozen {
-    /// A search in it has been through [`crate::evidence::search::freeze`]: one that says `last:24h` is another one
-    /// tomorrow, and is refused.
+    /// A search in it has been through [`crate::evidence::search::freeze`]: one that says `last:24h` is
+    /// another one tomorrow, and is refused.
     pub fn read(query: &str, chain: ChainId) -> Result<Frozen, NotFrozen> {
         let is_search = |pair: &&str| pair.split('=').next() == Some(SEARCH);
         let (searches, filters): (Vec<&str>, Vec<&str>) = query.split('&').partition(is_search);

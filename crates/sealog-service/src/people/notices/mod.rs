@@ -106,7 +106,9 @@ fn text_of(template: &str, parameters: &str, app_url: &str, secret: Option<&Toke
     let text = match template {
         quota::TEMPLATE => quota::text(&parameters, app_url),
         account::RESET => secret.map(|secret| account::reset_text(app_url, secret)),
-        account::INVITATION => secret.and_then(|secret| account::invitation_text(&parameters, app_url, secret)),
+        account::INVITATION => {
+            secret.and_then(|secret| account::invitation_text(&parameters, app_url, secret))
+        }
         verification::FAILED => verification::failed_text(&parameters, app_url),
         verification::REPORT => verification::report_text(&parameters, app_url),
         account::NEW_DEVICE => account::new_device_text(&parameters, app_url),

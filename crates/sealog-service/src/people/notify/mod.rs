@@ -1,5 +1,6 @@
 //! Telling people of something: which notices there are ([`Kind`]), and how one gets into the outbox of
-//! everybody whom it is for ([`Notifier`]). What it says is made when it is sent ([`crate::people::notices`]).
+//! everybody whom it is for ([`Notifier`]). What it says is made when it is sent
+//! ([`crate::people::notices`]).
 
 mod kinds;
 mod notifier;
