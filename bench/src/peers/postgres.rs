@@ -386,8 +386,8 @@ fn push_row(text: &mut String, rows: &Rows, at: usize, seq: i64, hash: &mut Stri
     let now = sealog_core::time::iso_ms(workload::START_MS);
     let (action, actor, resource, metadata) =
         (&rows.actions[at], &rows.actors[at], &rows.resources[at], &rows.metadata[at]);
-    let sealed = Sha256::digest(format!("{hash}{CHAIN}{seq}{now}{action}{actor}{resource}{metadata}"));
-    let sealed: String = sealed.iter().map(|byte| format!("{byte:02x}")).collect();
+    let sealed =
+        hex::encode(Sha256::digest(format!("{hash}{CHAIN}{seq}{now}{action}{actor}{resource}{metadata}")));
     *text += &format!("{CHAIN}\t{seq}\t{now}\t{action}\t{actor}\t{resource}\t{metadata}\t{hash}\t{sealed}\n");
     *hash = sealed;
 }

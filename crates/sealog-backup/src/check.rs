@@ -12,7 +12,6 @@ use sealog_store::embedded::backup::{SegmentContents, Walk, Wanted, read_dropped
 use sha2::{Digest, Sha256};
 
 use super::cores::on_all_cores;
-use super::hex::hex;
 use super::manifest::{LogText, Manifest, SegmentText, dropped_name};
 use super::place::{Place, segment_name};
 use super::progress::Progress;
@@ -155,11 +154,11 @@ fn look_at(place: &Place, mode: &str, segment: &SegmentText, wanted: &Wanted) ->
         }
     };
     let (mut changed, mut damaged) = (Vec::new(), Vec::new());
-    if hex(&Sha256::digest(&content)) != segment.sha256 {
+    if hex::encode(Sha256::digest(&content)) != segment.sha256 {
         changed.push(format!("{name}: checksum mismatch"));
     }
     let contents = SegmentContents::read(&content, true, wanted).filter(|contents| {
-        contents.header.number == segment.number && hex(&contents.header.salt) == segment.salt
+        contents.header.number == segment.number && hex::encode(contents.header.salt) == segment.salt
     });
     match &contents {
         None => changed.push(format!("{name}: its header is damaged")),

@@ -14,7 +14,6 @@ mod cores;
 mod create;
 mod head_text;
 mod heads;
-mod hex;
 mod list;
 mod make;
 mod manifest;
@@ -38,6 +37,7 @@ mod stopped;
 mod tail;
 mod tar;
 mod target;
+mod unhex;
 mod verify;
 
 use std::process::ExitCode;

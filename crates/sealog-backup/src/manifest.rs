@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::head_text::{self, HeadText};
-use super::hex::{hex, unhex};
 use super::moment::{LogMoment, Moment};
+use super::unhex::unhex;
 
 pub(super) const FORMAT: &str = "sealog backup 1";
 pub(super) const EMBEDDED: &str = "embedded";
@@ -150,7 +150,7 @@ impl Manifest {
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let text = serde_json::to_string(self).expect("texts and numbers");
-        let sha256 = hex(&Sha256::digest(text.as_bytes()));
+        let sha256 = hex::encode(Sha256::digest(text.as_bytes()));
         let manifest = RawValue::from_string(text).expect("it was just written");
         let mut out = serde_json::to_vec(&Sealed { sha256, manifest: &manifest }).expect("texts");
         out.push(b'\n');
@@ -161,7 +161,7 @@ impl Manifest {
         let sealed: Sealed<'_> =
             serde_json::from_slice(bytes).map_err(|error| format!("not a valid manifest: {error}"))?;
         let text = sealed.manifest.get();
-        if hex(&Sha256::digest(text.as_bytes())) != sealed.sha256 {
+        if hex::encode(Sha256::digest(text.as_bytes())) != sealed.sha256 {
             return Err("the manifest is damaged: checksum mismatch".into());
         }
         #[derive(Deserialize)]
@@ -286,10 +286,10 @@ mod tests {
     fn sound() -> Manifest {
         let store = StoreText { kind: EMBEDDED.into(), format: "f".into(), id: "00".into() };
         let mut manifest = Manifest::after(&[], store, 1).unwrap();
-        let sha256 = hex(&[7; DIGEST_BYTES]);
+        let sha256 = hex::encode([7; DIGEST_BYTES]);
         let segment = |number| SegmentText {
             number,
-            salt: hex(&[1; SALT_BYTES]),
+            salt: hex::encode([1; SALT_BYTES]),
             bytes: SEGMENT_BYTES_MAX,
             sha256: sha256.clone(),
         };
@@ -315,7 +315,7 @@ mod tests {
             |manifest| manifest.files[0].name = "live/00000001.log".into(),
             |manifest| manifest.files[1].name = CONTROL.into(),
             |manifest| manifest.files[0].sha256 = "../backups/000001".into(),
-            |manifest| manifest.files[0].sha256 = hex(&[0xab; DIGEST_BYTES]).to_uppercase(),
+            |manifest| manifest.files[0].sha256 = hex::encode([0xab; DIGEST_BYTES]).to_uppercase(),
             |manifest| manifest.files[0].bytes = u64::MAX,
             |manifest| manifest.logs[0].mode = "..".into(),
             |manifest| manifest.logs.push(manifest.logs[0].clone()),

@@ -8,7 +8,7 @@ use sealog_store::embedded::backup::read_dropped;
 use serde::Deserialize;
 
 use super::head_text::HeadText;
-use super::hex::unhex;
+use super::unhex::unhex;
 
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Moment {

@@ -20,7 +20,6 @@ use sealog_cli::files::{is_unfinished, make_dir, make_dir_durably, remove_unfini
 use sealog_store::embedded::backup::{SegmentContents, Walk, Wanted};
 use sha2::{Digest, Sha256};
 
-use super::hex::hex;
 use super::manifest::{FORMAT, Manifest, SegmentText, number_of};
 
 #[derive(Debug)]
@@ -254,7 +253,7 @@ impl Place {
 
     /// Keeps a small file under its digest. Whether it was new.
     pub(super) fn put_file(&self, content: &[u8]) -> Result<(String, bool), String> {
-        let sha256 = hex(&Sha256::digest(content));
+        let sha256 = hex::encode(Sha256::digest(content));
         let path = self.file_path(&sha256);
         // One that was damaged since is replaced: it is what its name says.
         if fs::read(&path).is_ok_and(|there| there == content) {

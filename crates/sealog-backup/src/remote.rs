@@ -4,7 +4,6 @@ use sealog_client::{Client, ClientError};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::hex::hex;
 use super::moment::Moment;
 use super::source::Unread;
 use super::stopped::Stopped;
@@ -48,7 +47,7 @@ impl Remote {
     /// The copy of the control data with this digest, and no other.
     pub(super) fn control(&self, control: &ControlText) -> Result<Vec<u8>, Stopped> {
         let bytes = self.bytes(&format!("control/{}", control.sha256), 0, control.bytes)?;
-        if hex(&Sha256::digest(&bytes)) != control.sha256 {
+        if hex::encode(Sha256::digest(&bytes)) != control.sha256 {
             return Err(Stopped::Away("checksum mismatch of the control data".into()));
         }
         Ok(bytes)

@@ -20,7 +20,6 @@ use sealog_store::world::{SystemWorld, World};
 use sha2::{Digest, Sha256};
 
 use super::head_text;
-use super::hex::hex;
 use super::manifest::{CONTROL, FileText, INDEX_SALT, LogText, Manifest, SegmentText, dropped_name};
 use super::moment::{LogMoment, SegmentMoment};
 use super::place::{Place, segment_name};
@@ -85,7 +84,7 @@ impl Replica {
             };
             let content = place.read_segment(&log.mode, last).map_err(|error| damaged(error.to_string()))?;
             let hasher = Sha256::new_with_prefix(&content);
-            if hex(&hasher.clone().finalize()) != last.sha256 {
+            if hex::encode(hasher.clone().finalize()) != last.sha256 {
                 return Err(damaged("checksum mismatch".into()));
             }
             open.insert(log.mode.clone(), Open { content, hasher, before: None });
@@ -199,7 +198,8 @@ impl Replica {
                 let mut walk = Walk::behind(walk_heads);
                 let contents = SegmentContents::read_from(&open.content, from, true, &Wanted::default());
                 let contents = contents.filter(|contents| {
-                    contents.header.number == segment.number && hex(&contents.header.salt) == segment.salt
+                    contents.header.number == segment.number
+                        && hex::encode(contents.header.salt) == segment.salt
                 });
                 let contents = contents.ok_or_else(|| {
                     Stopped::Broken(format!("{name}: the server's segment has no valid header"))
@@ -215,7 +215,7 @@ impl Replica {
                 self.write(&log.mode, segment, from, &bytes)?;
                 open.hasher.update(&bytes);
             }
-            let sha256 = hex(&open.hasher.clone().finalize());
+            let sha256 = hex::encode(open.hasher.clone().finalize());
             text.segments.push(SegmentText {
                 number: segment.number,
                 salt: segment.salt.clone(),

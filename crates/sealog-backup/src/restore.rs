@@ -35,7 +35,6 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::check::{Checked, check};
-use super::hex::hex;
 use super::manifest::{CONTROL, EMBEDDED, LogText, Manifest, SegmentText, dropped_name};
 use super::place::Place;
 use super::progress::Progress;
@@ -419,7 +418,7 @@ impl Restore {
             }
             out.set_len(kept)?;
             out.sync_all()?;
-            Ok::<_, io::Error>(bytes == segment.bytes && hex(&hasher.finalize()) == segment.sha256)
+            Ok::<_, io::Error>(bytes == segment.bytes && hex::encode(hasher.finalize()) == segment.sha256)
         };
         match copied() {
             Ok(true) => Ok(()),
@@ -527,7 +526,7 @@ impl Restore {
 }
 
 fn check_digest(name: &str, content: &[u8], sha256: &str) -> Result<(), Failure> {
-    if hex(&Sha256::digest(content)) == sha256 {
+    if hex::encode(Sha256::digest(content)) == sha256 {
         return Ok(());
     }
     Err(changed(&name))

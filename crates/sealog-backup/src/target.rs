@@ -8,7 +8,6 @@ use sealog_cli::files::write_new_by;
 use sealog_store::cpu::thread_waited;
 use sha2::{Digest, Sha256};
 
-use super::hex::hex;
 use super::manifest::{FORMAT, Manifest, SegmentText};
 use super::moment::SegmentMoment;
 use super::place::{Place, segment_name};
@@ -93,7 +92,7 @@ impl Pace {
         for piece in content.chunks(FLUSHED) {
             self.piece(|| digest.update(piece));
         }
-        hex(&digest.finalize())
+        hex::encode(digest.finalize())
     }
 
     /// Reads a stretch of a segment piece by piece.
@@ -139,7 +138,7 @@ impl IntoPlace<'_> {
     fn there(&self, mode: &str, longest: Option<&SegmentText>) -> Option<Vec<u8>> {
         let longest = longest?;
         let content = self.place.read_segment(mode, longest).ok()?;
-        (hex(&Sha256::digest(&content)) == longest.sha256).then_some(content)
+        (hex::encode(Sha256::digest(&content)) == longest.sha256).then_some(content)
     }
 }
 
@@ -244,7 +243,7 @@ impl<W: Write> Target for IntoStream<W> {
     }
 
     fn file(&mut self, content: &[u8]) -> Result<String, String> {
-        let sha256 = hex(&Sha256::digest(content));
+        let sha256 = hex::encode(Sha256::digest(content));
         self.tar.file(&format!("files/{sha256}"), content).map_err(|error| unwritten(&error))?;
         Ok(sha256)
     }
@@ -261,7 +260,7 @@ pub(super) fn digest(mut file: impl Read) -> io::Result<(u64, String)> {
     let (mut hasher, mut bytes, mut piece) = (Sha256::new(), 0, vec![0; 1 << 20]);
     loop {
         match file.read(&mut piece)? {
-            0 => return Ok((bytes, hex(&hasher.finalize()))),
+            0 => return Ok((bytes, hex::encode(hasher.finalize()))),
             count => {
                 hasher.update(&piece[..count]);
                 bytes += count as u64;

@@ -334,7 +334,7 @@ fn tail_length(bytes: u64) -> usize {
 }
 
 fn digest(tail: &[u8]) -> String {
-    Sha256::digest(tail).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(tail))
 }
 
 #[cfg(test)]

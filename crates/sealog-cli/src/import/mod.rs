@@ -255,8 +255,7 @@ impl Gathered {
             digest.update((event.get().len() as u64).to_le_bytes());
             digest.update(event.get().as_bytes());
         }
-        let hex: String = digest.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("import-{hex}")
+        format!("import-{}", hex::encode(&digest.finalize()[..16]))
     }
 }
 

@@ -75,9 +75,7 @@ impl State {
         self.digest.update(line.to_le_bytes());
         // What is said of a line that is no event may have other words in the next version.
         self.digest.update(event.map_or(&b"no event"[..], |event| event.get().as_bytes()));
-        let hex = |digest: &Sha256| -> String {
-            digest.clone().finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
-        };
+        let hex = |digest: &Sha256| hex::encode(&digest.clone().finalize()[..16]);
         let Some(kept) = &self.kept else {
             self.waiting.push_back((line, hex(&self.digest)));
             return Ok(false);

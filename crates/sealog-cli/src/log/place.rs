@@ -41,9 +41,7 @@ pub(super) fn spool(matches: &ArgMatches, (url, key): (&str, &str)) -> Result<Op
 
 /// The service first, so that others of it are found.
 fn name(url: &str, key: &str) -> String {
-    let short = |text: &str| -> String {
-        Sha256::digest(text.as_bytes())[..8].iter().map(|byte| format!("{byte:02x}")).collect()
-    };
+    let short = |text: &str| hex::encode(&Sha256::digest(text.as_bytes())[..8]);
     let url = url.trim_end_matches('/');
     format!("spool-{}-{}.ndjson", short(url), short(&format!("{url}\n{key}")))
 }

@@ -94,7 +94,7 @@ impl Keys {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)
             .map_err(|error| Failure::new(Exit::Failure, format!("the system has no randomness: {error}")))?;
-        Ok(Keys { base: bytes.iter().map(|byte| format!("{byte:02x}")).collect(), made: 0 })
+        Ok(Keys { base: hex::encode(bytes), made: 0 })
     }
 
     fn next(&mut self) -> String {

@@ -116,7 +116,7 @@ fn an_event_shows_what_is_sealed_apart_from_what_is_not_and_the_text_that_was_ha
     let file = browser.get(&format!("{path}/hashed.txt"));
     assert_eq!(file.header("content-type"), Some("text/plain; charset=utf-8"));
     assert_eq!(file.header("cache-control"), Some("no-store"));
-    let digest: String = Sha256::digest(&file.body).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = hex::encode(Sha256::digest(&file.body));
     assert_eq!(digest, event.sealed.hash.to_string());
     page.shows(&format!("data-recompute=\"{digest}\""));
     // The command on the page, as a shell runs it.
@@ -155,7 +155,7 @@ fn hostile_contents_are_text_on_every_page() {
         }
         let file = browser.get(&format!("{path}/hashed.txt"));
         let event = stage.wait(stage.store.get(live(1), log_id)).unwrap().unwrap();
-        let digest: String = Sha256::digest(&file.body).iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = hex::encode(Sha256::digest(&file.body));
         assert_eq!(digest, event.sealed.hash.to_string());
         // No browser takes it for a page.
         assert!(file.header("content-disposition").unwrap().starts_with("attachment"));

@@ -71,8 +71,8 @@ fn read(message: &[u8]) -> Result<Record, Problem> {
             (3, Value::Bytes(text)) => record.severity_text = Some(utf8(text)),
             (5, Value::Bytes(body)) => record.body = Some(json_of(body)?),
             (6, Value::Bytes(pair)) => add_attribute(pair, &mut record.attributes)?,
-            (9, Value::Bytes(id)) => record.trace_id = Some(hex(id)),
-            (10, Value::Bytes(id)) => record.span_id = Some(hex(id)),
+            (9, Value::Bytes(id)) => record.trace_id = Some(hex::encode(id)),
+            (10, Value::Bytes(id)) => record.span_id = Some(hex::encode(id)),
             (11, Value::Fixed64(nanos)) => record.observed_time_unix_nano = nanos,
             (12, Value::Bytes(text)) => record.event_name = Some(utf8(text)),
             _ => {}
@@ -189,10 +189,6 @@ fn put_double(value: f64, out: &mut Vec<u8>) {
 
 fn utf8(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn base64(bytes: &[u8]) -> String {

@@ -336,17 +336,9 @@ impl Page {
 }
 
 fn cursor_of_name(name: &str) -> String {
-    name.bytes().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(name)
 }
 
 fn name_of_cursor(cursor: &str) -> Option<String> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let pairs = cursor.as_bytes().chunks(2);
-    let bytes: Option<Vec<u8>> = pairs
-        .map(|pair| match pair {
-            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-            _ => None,
-        })
-        .collect();
-    String::from_utf8(bytes?).ok().filter(|name| !name.is_empty())
+    String::from_utf8(hex::decode(cursor).ok()?).ok().filter(|name| !name.is_empty())
 }

@@ -197,8 +197,7 @@ fn country_and_city_are_outside_the_hash() {
         text(&event["log_id"]),
         located.service.tenant_id
     );
-    let digest: String = Sha256::digest(input).iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(event["hash"], digest);
+    assert_eq!(event["hash"], hex::encode(Sha256::digest(input)));
     assert_eq!(located.service.count(&located.service.live), 1);
 }
 

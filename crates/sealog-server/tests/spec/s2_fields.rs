@@ -274,8 +274,7 @@ fn action_actor_id_and_resource_follow_the_same_rule() {
 
 /// SHA-256 over `prev_hash`, payload and milliseconds, from the raw texts.
 fn sealed(prev_hash: &str, payload: &str, timestamp_ms: u64) -> String {
-    let digest = Sha256::digest(format!("{prev_hash}{payload}{timestamp_ms}"));
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(format!("{prev_hash}{payload}{timestamp_ms}")))
 }
 
 #[test]

@@ -441,8 +441,7 @@ fn message(
 /// The same at every attempt, and another for every mail of every installation.
 fn message_id(mail: &Notice, from: &Sender) -> String {
     let digest = Sha256::digest(format!("{}\0{}\0{}\0{}", mail.id, mail.to, mail.key, mail.created_at_ms));
-    let digest: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("<{digest}@{}>", from.0.email.domain())
+    format!("<{}@{}>", hex::encode(&digest[..16]), from.0.email.domain())
 }
 
 /// A header of a fixed name, written by us alone.

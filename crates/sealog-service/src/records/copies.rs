@@ -89,14 +89,14 @@ impl Moment {
         };
         let log = |log: &LogCut| {
             let segments = log.segments.iter().map(|segment| {
-                json!({ "number": segment.number, "salt": hex(&segment.salt), "bytes": segment.bytes })
+                json!({ "number": segment.number, "salt": hex::encode(segment.salt), "bytes": segment.bytes })
             });
             json!({
                 "mode": log.mode.as_str(),
                 "commit": log.commit,
                 "segments": segments.collect::<Vec<_>>(),
                 "dropped_through": log.dropped_through,
-                "dropped": log.dropped.as_deref().map(hex),
+                "dropped": log.dropped.as_deref().map(hex::encode),
                 "lost": log.lost.iter().map(head).collect::<Vec<_>>(),
                 "unproven_to": log.unproven_to,
             })
@@ -106,10 +106,6 @@ impl Moment {
             "logs": self.logs.iter().map(log).collect::<Vec<_>>(),
         })
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn has_other_tools() -> StoreError {

@@ -195,7 +195,7 @@ fn traces(data_dir: &Path) -> Option<Traces> {
 fn keep(path: &Path, of: Option<Traces>) -> Result<Kept, StoreError> {
     let failed = |error: std::io::Error| StoreError::Control(format!("{}: {error}", path.display()));
     let content = fs::read(path).map_err(failed)?;
-    let sha256: String = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = hex::encode(Sha256::digest(&content));
     let named = path.with_file_name(&sha256);
     fs::rename(path, &named).map_err(failed)?;
     Ok(Kept { sha256, bytes: content.len() as u64, path: named, of })

@@ -47,15 +47,9 @@ impl Parent {
 
 /// Lower-case hexadecimal digits of just this many bytes.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let is_digit = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
-    if text.len() != 2 * N || !text.bytes().all(is_digit) {
-        return None;
-    }
     let mut bytes = [0; N];
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(bytes)
+    hex::decode_to_slice(text, &mut bytes).ok()?;
+    (!text.bytes().any(|digit| digit.is_ascii_uppercase())).then_some(bytes)
 }
 
 #[derive(Debug)]
@@ -108,8 +102,8 @@ impl Span {
         ];
         attributes.extend(self.route.map(|route| attribute("http.route", route)));
         let mut span = json!({
-            "traceId": hex(&self.parent.trace_id),
-            "spanId": hex(&self.id),
+            "traceId": hex::encode(self.parent.trace_id),
+            "spanId": hex::encode(self.id),
             "name": self.route.map_or_else(|| verb.to_owned(), |route| format!("{verb} {route}")),
             "kind": SERVER,
             "startTimeUnixNano": self.begun_ns.to_string(),
@@ -117,7 +111,7 @@ impl Span {
             "attributes": attributes,
         });
         if self.parent.is_of_caller {
-            span["parentSpanId"] = hex(&self.parent.span_id).into();
+            span["parentSpanId"] = hex::encode(self.parent.span_id).into();
         }
         // By convention only what the server is to blame for is an error of the server's span.
         if self.status >= 500 {
@@ -125,10 +119,6 @@ impl Span {
         }
         span
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn attribute(key: &str, value: &str) -> Value {
@@ -163,7 +153,7 @@ mod tests {
         let parent = Parent::parse(good.as_bytes()).unwrap();
         assert!(parent.is_sampled && parent.is_of_caller);
         assert_eq!(
-            (hex(&parent.trace_id).as_str(), hex(&parent.span_id).as_str()),
+            (hex::encode(parent.trace_id).as_str(), hex::encode(parent.span_id).as_str()),
             (&good[3..35], &good[36..52])
         );
         assert!(!Parent::parse(good.replace("-01", "-00").as_bytes()).unwrap().is_sampled);

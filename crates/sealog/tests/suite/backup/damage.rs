@@ -104,8 +104,7 @@ fn forge(stage: &Stage, change: impl FnOnce(&mut Value)) {
 pub fn forge_file(path: &Path, change: impl FnOnce(&mut Value)) {
     let mut sealed: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     change(&mut sealed["manifest"]);
-    let digest = Sha256::digest(sealed["manifest"].to_string());
-    sealed["sha256"] = digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
+    sealed["sha256"] = hex::encode(Sha256::digest(sealed["manifest"].to_string())).into();
     fs::write(path, sealed.to_string()).unwrap();
 }
 
