@@ -45,7 +45,7 @@ use super::rollback_flags::{known_to, rollback_args};
 use super::shared::{EXIT_CODES, json_flag, quiet_flag};
 use super::tail::{OLD_CONTROL, Tail};
 use super::verify::select;
-use super::{restore_check, tar};
+use super::{restore_check, stream};
 
 /// Where a stream is unpacked.
 const SPOOL: &str = "restore.tmp";
@@ -95,7 +95,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let spool = to.join(SPOOL);
     let place = if from == "-" {
         make_dir(&spool).map_err(|error| Failure::of_path(&spool, &error))?;
-        tar::unpack(stdin().lock(), &spool).map_err(|failure| abandon(to, failure))?;
+        stream::unpack(stdin().lock(), &spool).map_err(|failure| abandon(to, failure))?;
         // A stream that ends well and has none of this is no backup.
         Place::open(&spool)
             .map_err(|Failure { message, .. }| abandon(to, Failure::new(Exit::Broken, message)))?

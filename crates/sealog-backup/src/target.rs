@@ -12,7 +12,7 @@ use super::manifest::{FORMAT, Manifest, SegmentText};
 use super::moment::SegmentMoment;
 use super::place::{Place, segment_name};
 use super::source::{Source, Unread};
-use super::tar::TarWriter;
+use super::stream::TarWriter;
 
 /// Read at once, and written at once.
 const PIECE: u64 = 1 << 20;

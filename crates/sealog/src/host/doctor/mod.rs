@@ -1,7 +1,7 @@
 //! `sealog doctor`: what support needs to know of an installation, in one file without secrets and without
-//! events. [`tar`] writes it.
+//! events. [`archive`] writes it.
 
-mod tar;
+mod archive;
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -68,7 +68,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let name = || format!("sealog-doctor-{}.tar", now.as_secs());
     let path = matches.get_one::<String>("output").cloned().unwrap_or_else(name);
     let parts = gathered(matches);
-    let archive = tar::archive(&parts, now.as_secs());
+    let archive = archive::archive(&parts, now.as_secs());
     if path == "-" {
         sealog_cli::output::put_bytes(&archive)?;
         return Ok(ExitCode::SUCCESS);
