@@ -269,19 +269,24 @@ impl<'q> Iterator for Pairs<'q> {
     }
 }
 
-/// A name or a value of a query string. Nothing where it is badly encoded, or no UTF-8.
+/// A name or a value of a query string. None where it is badly encoded, or no UTF-8.
 pub fn form_decode(text: &str) -> Option<String> {
+    String::from_utf8(percent_decode(&text.replace('+', " "))?).ok()
+}
+
+/// The bytes of a percent-encoded text. None if a `%` has no two digits behind it, which decoders for
+/// browsers let through.
+pub fn percent_decode(text: &str) -> Option<Vec<u8>> {
     steps::count(text.len());
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
-            b'+' => b' ',
             b'%' => crate::hex::digit(rest.next()?)? << 4 | crate::hex::digit(rest.next()?)?,
             other => other,
         });
     }
-    String::from_utf8(bytes).ok()
+    Some(bytes)
 }
 
 #[cfg(test)]

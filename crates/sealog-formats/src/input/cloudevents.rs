@@ -1,5 +1,6 @@
 //! CloudEvents 1.0 in structured and in binary mode.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use sealog_core::json::{self, quoted};
@@ -88,18 +89,7 @@ fn header_value(value: &[u8]) -> Option<String> {
             }
         }
     }
-    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let mut decoded = Vec::with_capacity(plain.len());
-    let mut at = 0;
-    while let Some(byte) = plain.get(at) {
-        let escaped = match (byte, plain.get(at + 1).and_then(digit), plain.get(at + 2).and_then(digit)) {
-            (b'%', Some(high), Some(low)) => Some(high << 4 | low),
-            _ => None,
-        };
-        decoded.push(escaped.unwrap_or(*byte));
-        at += if escaped.is_some() { 3 } else { 1 };
-    }
-    String::from_utf8(decoded).ok()
+    percent_encoding::percent_decode(&plain).decode_utf8().ok().map(Cow::into_owned)
 }
 
 /// An event in binary mode: the line of its attributes, then its data.
@@ -158,4 +148,25 @@ fn metadata(event: &str) -> String {
     }
     metadata.put("cloudevent", &about.end());
     metadata.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::header_value;
+
+    #[test]
+    fn a_header_is_decoded_once_and_a_percent_sign_that_escapes_nothing_stays() {
+        for (written, read) in [
+            ("J%C3%bcrgen", Some("Jürgen")),
+            ("\"a \\\"b\\\" 100%25\"", Some("a \"b\" 100%")),
+            ("%2541", Some("%41")),
+            ("a+b 100%", Some("a+b 100%")),
+            ("%4", Some("%4")),
+            ("%zz%41", Some("%zzA")),
+            ("%ff", None),
+            ("\"a\\\"", None),
+        ] {
+            assert_eq!(header_value(written.as_bytes()).as_deref(), read, "{written}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use sealog_core::query::percent_decode;
 use tokio_postgres::Config;
 use tokio_postgres::config::{ChannelBinding, SslMode};
 
@@ -126,17 +127,7 @@ fn settings(options: &Options) -> [(&'static str, String); 3] {
 }
 
 fn decoded(value: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
-        let (Some(high), Some(low)) = (digit(), digit()) else { return Err("it has a bad % escape".into()) };
-        bytes.extend(u8::try_from(high << 4 | low));
-    }
+    let bytes = percent_decode(value).ok_or("it has a bad % escape")?;
     String::from_utf8(bytes).map_err(|_| "it has a % escape that is not UTF-8".into())
 }
 
@@ -229,6 +220,18 @@ mod tests {
         let pooled = parse("postgres://h/d?pgbouncer=true").unwrap();
         assert_eq!((pooled.config.get_options(), &*pooled.first), (None, ""));
         assert!(pooled.begin(&Options::default()).contains("SET LOCAL lock_timeout = '8000'"));
+    }
+
+    #[test]
+    fn an_escape_that_is_none_or_no_utf8_is_named() {
+        for (value, problem) in [
+            ("%4", "it has a bad % escape"),
+            ("%+f", "it has a bad % escape"),
+            ("%ff", "it has a % escape that is not UTF-8"),
+        ] {
+            let refused = parse(&format!("postgres://h/d?sslrootcert={value}")).unwrap_err();
+            assert_eq!(refused, problem, "{value}");
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sealog_core::query::percent_decode;
+
 use super::span::Parent;
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -128,24 +130,10 @@ fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     parts
         .map(|part| {
             let (name, value) = part.split_once('=')?;
-            Some((name.trim().to_owned(), decoded(value.trim())?))
+            let value = String::from_utf8(percent_decode(value.trim())?).ok()?;
+            Some((name.trim().to_owned(), value))
         })
         .collect()
-}
-
-fn decoded(text: &str) -> Option<String> {
-    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
-    while let Some((&first, after)) = rest.split_first() {
-        rest = after;
-        if first != b'%' {
-            bytes.push(first);
-            continue;
-        }
-        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = &rest[2..];
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -181,6 +169,7 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "http/json"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "x", "name=value"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "x=%zz", "name=value"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "x=%+f", "name=value"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "milliseconds"),
             ("OTEL_TRACES_SAMPLER", "some", "always_on"),
         ] {

@@ -1,5 +1,6 @@
 //! The second step: a code of the authenticator, or one that stands in for it.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sealog_control::{Account, Code, Shown, Wrong};
 use sealog_core::id::{Hash, Uuid};
 use sealog_store::world::World;
@@ -9,6 +10,9 @@ use super::throttle::Limit;
 use super::token::digest;
 use super::totp::{self, SECRET_BYTES};
 use crate::Secret;
+
+/// Escaped in the label of an `otpauth:` URL.
+const IN_A_LABEL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'@');
 
 /// What an authenticator has to be told.
 #[derive(Clone, Debug)]
@@ -74,16 +78,9 @@ pub(crate) fn new_secret(world: &dyn World) -> Vec<u8> {
 /// For the account with this address.
 pub(crate) fn offer(email: &str, secret: &[u8]) -> Offer {
     let text = totp::base32(secret);
-    let account: String = email.bytes().map(percent_encoded).collect();
+    let account = utf8_percent_encode(email, IN_A_LABEL);
     let url = format!("otpauth://totp/Sealog:{account}?secret={text}&issuer=Sealog");
     Offer { secret: Secret(in_groups(&text, " ")), url: Secret(url) }
-}
-
-fn percent_encoded(byte: u8) -> String {
-    match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'@' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    }
 }
 
 pub(crate) fn in_groups(text: &str, between: &str) -> String {
@@ -95,4 +92,16 @@ pub(crate) fn in_groups(text: &str, between: &str) -> String {
 pub(crate) fn recovery_digest(id: Uuid, code: &str) -> Hash {
     let letters: String = code.chars().filter(char::is_ascii_alphanumeric).collect();
     digest(&[&id.0, letters.to_ascii_lowercase().as_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_cannot_end_the_label_of_its_url() {
+        let offer = offer("a.b-c_d+é?&#%/:@x.example", &[0; 5]);
+        let label = "a.b-c_d%2B%C3%A9%3F%26%23%25%2F%3A@x.example";
+        assert_eq!(offer.url.0, format!("otpauth://totp/Sealog:{label}?secret=AAAAAAAA&issuer=Sealog"));
+    }
 }
