@@ -1,8 +1,12 @@
 //! Text that becomes part of Markdown or of HTML.
 
-/// For HTML, between tags and in attributes with double quotes.
+use pulldown_cmark_escape::escape_html;
+
+/// For HTML, between tags and in attributes with quotes.
 pub(crate) fn escape(plain: &str) -> String {
-    plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    let mut safe = String::with_capacity(plain.len());
+    escape_html(&mut safe, plain).expect("memory takes what is written");
+    safe
 }
 
 /// For a cell of a Markdown table: one line, and no bar that would end it.

@@ -1,6 +1,7 @@
 //! HTML for people, made of texts that are hostile: whatever comes from an event passes [`text`]. Pages have
 //! no script, and a policy that would not run one.
 
+use pulldown_cmark_escape::escape_html;
 use sealog_service::evidence::hidden::written_out;
 
 /// As text, in an element or an attribute, whatever it holds. Characters that nobody sees are written out.
@@ -11,16 +12,8 @@ pub(super) fn text(value: &str) -> String {
         if at > 0 {
             safe.push('\n');
         }
-        for character in written_out(line.trim_end_matches('\r')).chars() {
-            match character {
-                '&' => safe.push_str("&amp;"),
-                '<' => safe.push_str("&lt;"),
-                '>' => safe.push_str("&gt;"),
-                '"' => safe.push_str("&quot;"),
-                '\'' => safe.push_str("&#39;"),
-                other => safe.push(other),
-            }
-        }
+        escape_html(&mut safe, &written_out(line.trim_end_matches('\r')))
+            .expect("memory takes what is written");
     }
     safe
 }
