@@ -124,36 +124,3 @@ pub(crate) fn use_code<A: Account>(db: &mut dyn Db, id: A::Id, code: &Code) -> R
         Code::Recovery(digest) => A::use_recovery_code(db, id, *digest),
     }
 }
-
-/// The id of a kind of account: a type of its own, so that ids of different kinds are never mixed up.
-macro_rules! account_id {
-    ($id:ident) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $id(pub Uuid);
-
-        impl From<Uuid> for $id {
-            fn from(id: Uuid) -> $id {
-                $id(id)
-            }
-        }
-
-        impl From<$id> for Uuid {
-            fn from(id: $id) -> Uuid {
-                id.0
-            }
-        }
-
-        impl From<$id> for Value {
-            fn from(id: $id) -> Value {
-                id.0.into()
-            }
-        }
-
-        impl FromValue for $id {
-            fn from_value(value: &Value) -> Option<$id> {
-                Uuid::from_value(value).map($id)
-            }
-        }
-    };
-}
-pub(crate) use account_id;

@@ -6,7 +6,7 @@
 //! is refused once another one is the current one, and what was decided until then is carried over by the
 //! transaction that makes it so.
 
-use sealog_core::id::{ProjectId, TenantId, Uuid};
+use sealog_core::id::{ProjectId, TenantId};
 
 use crate::case_record::{self, CaseId};
 use crate::case_words::CaseState;
@@ -21,20 +21,7 @@ pub const BY_PERSON: u8 = 1;
 pub const ON_PERSON: u8 = 2;
 pub const MENTION: u8 = 4;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SearchId(pub Uuid);
-
-impl From<SearchId> for Value {
-    fn from(id: SearchId) -> Value {
-        id.0.into()
-    }
-}
-
-impl FromValue for SearchId {
-    fn from_value(value: &Value) -> Option<SearchId> {
-        Uuid::from_value(value).map(SearchId)
-    }
-}
+crate::db::id!(SearchId);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewFound {

@@ -4,33 +4,20 @@
 //! A package is made by a job, which may have to begin again. Each attempt has pieces of its own, and the one
 //! that is finished first is the package.
 
-use sealog_core::id::{Hash, TenantId, Uuid};
+use sealog_core::id::{Hash, TenantId};
 
 use crate::case_found::{self, SearchId, last_done};
 use crate::case_record::{self, CaseId};
 use crate::case_words::CaseState;
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, Listed, Lock, Room, Row, Value, all, one, params, readable};
+use crate::db::{Db, DbError, Listed, Lock, Room, Row, Value, all, one, params, readable};
 use crate::job::{self, JobId, NewJob};
 use crate::membership::Grants;
 use crate::person::PersonId;
 use crate::record::{self, NewRecord};
 use crate::tenant_room;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PackageId(pub Uuid);
-
-impl From<PackageId> for Value {
-    fn from(id: PackageId) -> Value {
-        id.0.into()
-    }
-}
-
-impl FromValue for PackageId {
-    fn from_value(value: &Value) -> Option<PackageId> {
-        Uuid::from_value(value).map(PackageId)
-    }
-}
+crate::db::id!(PackageId);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCasePackage {

@@ -7,23 +7,10 @@ use crate::case_words::{
     CaseChannel, CaseOutcome, CaseRegime, CaseState, CaseType, ExtensionReason, IdentifierKind,
     IdentityMethod, IdentityOutcome, RefusalGround,
 };
-use crate::db::{Db, DbError, FromValue, Listed, Row, Value, damaged, one, params};
+use crate::db::{Db, DbError, Listed, Row, Value, damaged, one, params};
 use crate::person::PersonId;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CaseId(pub Uuid);
-
-impl From<CaseId> for Value {
-    fn from(id: CaseId) -> Value {
-        id.0.into()
-    }
-}
-
-impl FromValue for CaseId {
-    fn from_value(value: &Value) -> Option<CaseId> {
-        Uuid::from_value(value).map(CaseId)
-    }
-}
+crate::db::id!(CaseId);
 
 /// A request of a data subject, and how far it has got.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -239,6 +239,39 @@ pub trait FromValue: Sized {
     fn from_value(value: &Value) -> Option<Self>;
 }
 
+/// An id as a type of its own, so that ids of different entities are never mixed up.
+macro_rules! id {
+    ($id:ident) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $id(pub sealog_core::id::Uuid);
+
+        impl From<sealog_core::id::Uuid> for $id {
+            fn from(id: sealog_core::id::Uuid) -> $id {
+                $id(id)
+            }
+        }
+
+        impl From<$id> for sealog_core::id::Uuid {
+            fn from(id: $id) -> sealog_core::id::Uuid {
+                id.0
+            }
+        }
+
+        impl From<$id> for $crate::db::Value {
+            fn from(id: $id) -> $crate::db::Value {
+                id.0.into()
+            }
+        }
+
+        impl $crate::db::FromValue for $id {
+            fn from_value(value: &$crate::db::Value) -> Option<$id> {
+                <sealog_core::id::Uuid as $crate::db::FromValue>::from_value(value).map($id)
+            }
+        }
+    };
+}
+pub(crate) use id;
+
 macro_rules! from_value {
     ($($type:ty: $($pattern:pat => $made:expr),+;)*) => {
         $(impl FromValue for $type {

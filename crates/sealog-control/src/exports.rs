@@ -2,10 +2,10 @@
 //! download, and since events never change, each has the same bytes; the first one that was complete says how
 //! many.
 
-use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
+use sealog_core::id::{Hash, Mode, ProjectId, TenantId};
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, all, count, one, params};
+use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, count, one, params};
 use crate::person::PersonId;
 use crate::record::{self, Records};
 
@@ -76,20 +76,7 @@ impl Control {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ExportId(pub Uuid);
-
-impl From<ExportId> for Value {
-    fn from(id: ExportId) -> Value {
-        id.0.into()
-    }
-}
-
-impl FromValue for ExportId {
-    fn from_value(value: &Value) -> Option<ExportId> {
-        Uuid::from_value(value).map(ExportId)
-    }
-}
+crate::db::id!(ExportId);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewExport {

@@ -4,7 +4,7 @@
 //! A claim has a number. Whoever has lost the lease and does not know it yet has an older number, and is told
 //! so at the next step instead of writing over what the new owner has done.
 
-use sealog_core::id::{TenantId, Uuid};
+use sealog_core::id::TenantId;
 
 use crate::control::{Answer, Control};
 use crate::db::{
@@ -192,20 +192,7 @@ impl Control {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct JobId(pub Uuid);
-
-impl From<JobId> for Value {
-    fn from(id: JobId) -> Value {
-        id.0.into()
-    }
-}
-
-impl FromValue for JobId {
-    fn from_value(value: &Value) -> Option<JobId> {
-        Uuid::from_value(value).map(JobId)
-    }
-}
+crate::db::id!(JobId);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewJob {

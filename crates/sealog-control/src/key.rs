@@ -1,7 +1,7 @@
 //! API keys, and what a request with one may go by.
 
 use sealog_core::catalog::{CustomAction, FrameworkSet};
-use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
+use sealog_core::id::{Hash, Mode, ProjectId, TenantId};
 use sealog_core::key::KeyState;
 use sealog_store::StoreError;
 use sealog_store::pool::Payer;
@@ -130,14 +130,7 @@ impl Control {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct KeyId(pub Uuid);
-
-impl From<KeyId> for Value {
-    fn from(id: KeyId) -> Value {
-        id.0.into()
-    }
-}
+crate::db::id!(KeyId);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewKey {

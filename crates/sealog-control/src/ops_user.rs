@@ -1,10 +1,10 @@
 //! Accounts of those who run the instance. They belong to no tenant, and none of them is a person of one.
 
-use sealog_core::id::{Hash, Uuid};
+use sealog_core::id::Hash;
 
-use crate::account::{Account, Tables, account_id};
+use crate::account::{Account, Tables};
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, one, params};
+use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, one, params};
 use crate::error::ChangeError;
 use crate::{device, session};
 
@@ -73,7 +73,7 @@ impl Control {
     }
 }
 
-account_id!(OpsUserId);
+crate::db::id!(OpsUserId);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewOpsUser {

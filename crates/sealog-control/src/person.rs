@@ -1,10 +1,10 @@
 //! People: one account by e-mail address, whatever the number of tenants it is a member of.
 
-use sealog_core::id::{Hash, Uuid};
+use sealog_core::id::Hash;
 
-use crate::account::{Account, Tables, account_id};
+use crate::account::{Account, Tables};
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, Listed, Row, Value, one, params};
+use crate::db::{Db, DbError, Listed, Row, one, params};
 
 impl Control {
     pub fn person(&self, id: PersonId) -> Answer<'_, Option<Person>> {
@@ -17,7 +17,7 @@ impl Control {
     }
 }
 
-account_id!(PersonId);
+crate::db::id!(PersonId);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPerson {
