@@ -4,7 +4,7 @@ use sealog_core::catalog::CustomAction;
 use sealog_core::id::TenantId;
 
 use crate::control::{Answer, Changed, Control};
-use crate::db::{Db, DbError, Lock, Row, all, names, params};
+use crate::db::{Db, DbError, Lock, Row, Table, all, names, params, table};
 use crate::error::ChangeError;
 use crate::record::NewRecord;
 use crate::tenant;
@@ -54,7 +54,7 @@ impl Control {
         self.read(move |db| {
             all(
                 db,
-                &format!("{ACTIONS} WHERE tenant_id = ?1 ORDER BY action"),
+                &format!("{} WHERE tenant_id = ?1 ORDER BY action", ACTIONS.select),
                 params![tenant_id],
                 read_known,
             )
@@ -69,32 +69,33 @@ pub struct KnownAction {
     pub retired_at_ms: Option<u64>,
 }
 
-const ACTIONS: &str = "SELECT tenant_id, action, description, category, severity, required_fields, optional_fields, retired_at_ms FROM {actions}";
+const ACTIONS: Table = table!(
+    "actions",
+    "action",
+    "tenant_id, action, description, category, severity, required_fields, optional_fields, retired_at_ms"
+);
 
 /// In place of a retired one of the same name.
 fn insert(db: &mut dyn Db, tenant_id: TenantId, known: &KnownAction) -> Result<(), DbError> {
     let KnownAction { action, retired_at_ms } = known;
-    let inserted = db.execute(
-        "INSERT INTO {actions} (tenant_id, action, description, category, severity, required_fields, optional_fields, retired_at_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (tenant_id, action) DO UPDATE SET
-             description = ?3, category = ?4, severity = ?5, required_fields = ?6, optional_fields = ?7, retired_at_ms = ?8
-         WHERE actions.retired_at_ms IS NOT NULL",
-        params![
-            tenant_id,
-            &action.action,
-            &action.description,
-            &action.category,
-            &action.severity,
-            names(&action.required_fields),
-            names(&action.optional_fields),
-            *retired_at_ms,
-        ],
-    )?;
+    let in_place = "ON CONFLICT (tenant_id, action) DO UPDATE SET description = ?3, category = ?4, severity = ?5,
+            required_fields = ?6, optional_fields = ?7, retired_at_ms = ?8 WHERE actions.retired_at_ms IS NOT NULL";
+    let values = params![
+        tenant_id,
+        &action.action,
+        &action.description,
+        &action.category,
+        &action.severity,
+        names(&action.required_fields),
+        names(&action.optional_fields),
+        *retired_at_ms,
+    ];
+    let inserted = ACTIONS.insert(db, values, in_place)?;
     if inserted == 0 { Err(DbError::AlreadyExists) } else { Ok(()) }
 }
 
 pub(crate) fn of_tenant(db: &mut dyn Db, tenant_id: TenantId) -> Result<Vec<CustomAction>, DbError> {
-    let sql = format!("{ACTIONS} WHERE tenant_id = ?1 AND retired_at_ms IS NULL ORDER BY action");
+    let sql = format!("{} WHERE tenant_id = ?1 AND retired_at_ms IS NULL ORDER BY action", ACTIONS.select);
     all(db, &sql, params![tenant_id], read)
 }
 
@@ -114,7 +115,7 @@ fn read(row: &Row) -> Result<CustomAction, DbError> {
 }
 
 pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<(TenantId, KnownAction)>, DbError> {
-    let sql = format!("{ACTIONS} ORDER BY tenant_id, action");
+    let sql = format!("{} ORDER BY tenant_id, action", ACTIONS.select);
     all(db, &sql, &[], |row| Ok((row.get("tenant_id")?, read_known(row)?)))
 }
 

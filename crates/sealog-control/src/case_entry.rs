@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use crate::case_record::{CaseId, list, some_word};
 use crate::case_words::CaseState;
-use crate::db::{Db, DbError, Listed, Row, all, params};
+use crate::db::{Db, DbError, Row, Table, all, params, table};
 use crate::person::PersonId;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,11 +42,11 @@ pub struct CaseDifference {
     pub to: String,
 }
 
-const ENTRIES: Listed = Listed {
-    select: "SELECT case_id, revision, person_id, at_ms, what, from_state, to_state, note, salt, digest, differences FROM {case_entries}",
-    table: "case_entries",
-    id: "case_id",
-};
+const ENTRIES: Table = table!(
+    "case_entries",
+    "case_id",
+    "case_id, revision, person_id, at_ms, what, from_state, to_state, note, salt, digest, differences"
+);
 
 pub(crate) fn insert(db: &mut dyn Db, entry: &CaseEntry) -> Result<(), DbError> {
     let CaseEntry { case_id, revision, entry } = entry;
@@ -54,8 +54,6 @@ pub(crate) fn insert(db: &mut dyn Db, entry: &CaseEntry) -> Result<(), DbError> 
     let differences = differences
         .iter()
         .map(|CaseDifference { field, from, to }| json!({ "field": field, "from": from, "to": to }));
-    let sql = "INSERT INTO {case_entries} (case_id, revision, person_id, at_ms, what, from_state, to_state, note, salt, digest, differences)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
     let params = params![
         *case_id,
         *revision,
@@ -69,7 +67,7 @@ pub(crate) fn insert(db: &mut dyn Db, entry: &CaseEntry) -> Result<(), DbError> 
         *digest,
         differences.collect::<Json>().to_string(),
     ];
-    db.execute(sql, params).map(drop)
+    ENTRIES.insert(db, params, "").map(drop)
 }
 
 /// In their order, those above a revision.

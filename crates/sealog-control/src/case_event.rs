@@ -9,7 +9,7 @@ use sealog_core::id::{ProjectId, TenantId, Uuid};
 
 use crate::case_record::CaseId;
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Listed, Lock, Row, all, params, readable};
+use crate::db::{Db, DbError, Lock, Row, Table, all, params, readable, table};
 
 pub trait CaseEvents: Send + Sync {
     /// Those that are due, oldest first. Of those for one chain only the first: they go in their order.
@@ -100,11 +100,12 @@ pub enum CaseEventOutcome {
     },
 }
 
-const EVENTS: Listed = Listed {
-    select: "SELECT id, case_id, tenant_id, project_id, key, action, body, created_at_ms, due_at_ms, attempts, cause, chain_seq, ended_at_ms FROM {case_events}",
-    table: "case_events",
-    id: "id",
-};
+const EVENTS: Table = table!(
+    "case_events",
+    "id",
+    "id, case_id, tenant_id, project_id, key, action, body, created_at_ms, due_at_ms, attempts, cause, \
+     chain_seq, ended_at_ms"
+);
 
 /// In the transaction of the step that they tell of.
 pub(crate) fn add(
@@ -132,8 +133,6 @@ pub(crate) fn add(
 
 fn insert(db: &mut dyn Db, event: &CaseEvent) -> Result<(), DbError> {
     let NewCaseEvent { id, project_id, key, action, body } = &event.new;
-    let sql = "INSERT INTO {case_events} (id, case_id, tenant_id, project_id, key, action, body, created_at_ms, due_at_ms, attempts, cause, chain_seq, ended_at_ms)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT (project_id, key) DO NOTHING";
     let params = params![
         *id,
         event.case_id,
@@ -149,7 +148,7 @@ fn insert(db: &mut dyn Db, event: &CaseEvent) -> Result<(), DbError> {
         event.chain_seq,
         event.ended_at_ms,
     ];
-    db.execute(sql, params).map(drop)
+    EVENTS.insert(db, params, "ON CONFLICT (project_id, key) DO NOTHING").map(drop)
 }
 
 fn read(row: &Row) -> Result<CaseEvent, DbError> {

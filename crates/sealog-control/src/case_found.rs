@@ -11,7 +11,7 @@ use sealog_core::id::{ProjectId, TenantId};
 use crate::case_record::{self, CaseId};
 use crate::case_words::CaseState;
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, FromValue, Lock, Row, Value, all, count, damaged, names, one, params};
+use crate::db::{Db, DbError, Lock, Row, Value, all, count, damaged, names, one, params};
 use crate::membership::Grants;
 use crate::person::PersonId;
 use crate::record::{self, Records};
@@ -504,6 +504,8 @@ pub(crate) fn export(db: &mut dyn Db, id: SearchId) -> Result<Vec<FoundEvent>, D
 
 #[cfg(test)]
 mod tests {
+    use sealog_core::id::Uuid;
+
     use super::*;
 
     #[derive(Default)]

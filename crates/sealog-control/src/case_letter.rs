@@ -4,7 +4,7 @@ use sealog_core::id::TenantId;
 
 use crate::case_record::{self, CaseId};
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Lock, Row, all, one, params};
+use crate::db::{Db, DbError, Lock, Row, Table, all, one, params, table};
 use crate::person::PersonId;
 use crate::record::{self, NewRecord};
 
@@ -50,7 +50,9 @@ impl Control {
     /// Of a case, those that were edited.
     pub fn case_letters(&self, tenant_id: TenantId, id: CaseId) -> Answer<'_, Vec<CaseLetter>> {
         self.read(move |db| match case_record::find(db, tenant_id, id)? {
-            Some(_) => all(db, &format!("{SELECT} WHERE case_id = ?1 ORDER BY kind"), params![id], read),
+            Some(_) => {
+                all(db, &format!("{} WHERE case_id = ?1 ORDER BY kind", LETTERS.select), params![id], read)
+            }
             None => Ok(Vec::new()),
         })
     }
@@ -81,14 +83,14 @@ impl Control {
     }
 }
 
-const SELECT: &str = "SELECT case_id, kind, body, revision, person_id, changed_at_ms FROM {case_letters}";
+const LETTERS: Table =
+    table!("case_letters", "case_id", "case_id, kind, body, revision, person_id, changed_at_ms");
 
 fn insert(db: &mut dyn Db, letter: &CaseLetter) -> Result<(), DbError> {
-    let sql = "INSERT INTO {case_letters} (case_id, kind, body, revision, person_id, changed_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-               ON CONFLICT (case_id, kind) DO UPDATE SET body = excluded.body, revision = excluded.revision, person_id = excluded.person_id, changed_at_ms = excluded.changed_at_ms";
+    let in_place = "ON CONFLICT (case_id, kind) DO UPDATE SET body = excluded.body, revision = excluded.revision, person_id = excluded.person_id, changed_at_ms = excluded.changed_at_ms";
     let CaseLetter { case_id, kind, body, revision, person_id, changed_at_ms } = letter;
     let params = params![*case_id, kind.as_str(), body, *revision, *person_id, *changed_at_ms];
-    db.execute(sql, params).map(drop)
+    LETTERS.insert(db, params, in_place).map(drop)
 }
 
 fn read(row: &Row) -> Result<CaseLetter, DbError> {
@@ -103,7 +105,7 @@ fn read(row: &Row) -> Result<CaseLetter, DbError> {
 }
 
 pub(crate) fn export(db: &mut dyn Db) -> Result<Vec<CaseLetter>, DbError> {
-    all(db, &format!("{SELECT} ORDER BY case_id, kind"), &[], read)
+    all(db, &format!("{} ORDER BY case_id, kind", LETTERS.select), &[], read)
 }
 
 pub(crate) fn import(db: &mut dyn Db, letters: &[CaseLetter]) -> Result<(), DbError> {

@@ -10,7 +10,7 @@ use crate::case_found::{self, SearchId, last_done};
 use crate::case_record::{self, CaseId};
 use crate::case_words::CaseState;
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Listed, Lock, Room, Row, Value, all, one, params, readable};
+use crate::db::{Db, DbError, Lock, Room, Row, Table, Value, all, one, params, readable, table};
 use crate::job::{self, JobId, NewJob};
 use crate::membership::Grants;
 use crate::person::PersonId;
@@ -216,15 +216,14 @@ impl Control {
     }
 }
 
-const PACKAGES: Listed = Listed {
-    select: "SELECT id, tenant_id, case_id, search_id, job_id, person_id, review, events, attempt, byte_count, sha256, manifest, entries, created_at_ms, built_at_ms, expires_at_ms, dropped_at_ms FROM {case_packages}",
-    table: "case_packages",
-    id: "id",
-};
+const PACKAGES: Table = table!(
+    "case_packages",
+    "id",
+    "id, tenant_id, case_id, search_id, job_id, person_id, review, events, attempt, byte_count, \
+     sha256, manifest, entries, created_at_ms, built_at_ms, expires_at_ms, dropped_at_ms"
+);
 
 fn insert(db: &mut dyn Db, package: &CasePackage) -> Result<(), DbError> {
-    let sql = "INSERT INTO {case_packages} (id, tenant_id, case_id, search_id, job_id, person_id, review, events, attempt, byte_count, sha256, manifest, entries, created_at_ms, built_at_ms, expires_at_ms, dropped_at_ms)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
     let (new, built) = (&package.new, package.built.as_ref());
     let params = params![
         new.id,
@@ -245,7 +244,7 @@ fn insert(db: &mut dyn Db, package: &CasePackage) -> Result<(), DbError> {
         new.expires_at_ms,
         package.dropped_at_ms,
     ];
-    db.execute(sql, params).map(drop)
+    PACKAGES.insert(db, params, "").map(drop)
 }
 
 fn find(db: &mut dyn Db, id: PackageId) -> Result<Option<CasePackage>, DbError> {

@@ -7,7 +7,7 @@ use crate::case_words::{
     CaseChannel, CaseOutcome, CaseRegime, CaseState, CaseType, ExtensionReason, IdentifierKind,
     IdentityMethod, IdentityOutcome, RefusalGround,
 };
-use crate::db::{Db, DbError, Listed, Row, Value, damaged, one, params};
+use crate::db::{Db, DbError, Row, Table, Value, damaged, one, params, table};
 use crate::person::PersonId;
 
 crate::db::id!(CaseId);
@@ -120,23 +120,21 @@ pub struct CaseAnswer {
 }
 
 /// The column of the time of receipt is asked for by the register, that of the day by what is due.
-pub(crate) const CASES: Listed = Listed {
-    select: "SELECT id, tenant_id, case_number, revision, state, state_before_pause, regime, custom_days, custom_extension_days, request_type, requester, contact, wrote, channel,
-                    received_at_ms, assignee, projects, from_ms, until_ms, identifiers, identity_method, identity_outcome, identity_by, identity_at_ms, pauses, extension_reason,
-                    extension_announced_at_ms, confirmed_at_ms, answer, answered_at_ms, answered_how, refusal_ground, due_day, created_by, created_at_ms, changed_at_ms, closed_at_ms
-             FROM {cases}",
-    table: "cases",
-    id: "id",
-};
+pub(crate) const CASES: Table = table!(
+    "cases",
+    "id",
+    "id, tenant_id, case_number, revision, state, state_before_pause, regime, custom_days, \
+     custom_extension_days, request_type, requester, contact, wrote, channel, received_at_ms, \
+     assignee, projects, from_ms, until_ms, identifiers, identity_method, identity_outcome, \
+     identity_by, identity_at_ms, pauses, extension_reason, extension_announced_at_ms, \
+     confirmed_at_ms, answer, answered_at_ms, answered_how, refusal_ground, due_day, changed_at_ms, \
+     closed_at_ms, created_by, created_at_ms"
+);
 
 pub(crate) fn insert(db: &mut dyn Db, case: &Case) -> Result<(), DbError> {
-    let sql = "INSERT INTO {cases} (id, tenant_id, case_number, revision, state, state_before_pause, regime, custom_days, custom_extension_days, request_type, requester, contact, wrote, channel,
-                    received_at_ms, assignee, projects, from_ms, until_ms, identifiers, identity_method, identity_outcome, identity_by, identity_at_ms, pauses, extension_reason,
-                    extension_announced_at_ms, confirmed_at_ms, answer, answered_at_ms, answered_how, refusal_ground, due_day, changed_at_ms, closed_at_ms, created_by, created_at_ms)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37)";
     let mut values = values(case);
     values.extend([case.created_by.into(), case.created_at_ms.into()]);
-    db.execute(sql, &values).map(drop)
+    CASES.insert(db, &values, "").map(drop)
 }
 
 /// Writes it over the revision before its own. Whether that was the last one.

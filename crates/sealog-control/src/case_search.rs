@@ -9,7 +9,7 @@ use sealog_core::id::TenantId;
 use crate::case_found::{self, FoundCounts, FoundEvent, NewFound, SearchId, last_done};
 use crate::case_record::CaseId;
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Listed, Lock, Row, all, one, params};
+use crate::db::{Db, DbError, Lock, Row, Table, all, one, params, table};
 use crate::job::{self, JobId, NewJob};
 use crate::person::PersonId;
 use crate::record::NewRecord;
@@ -213,15 +213,14 @@ impl Control {
     }
 }
 
-const SEARCHES: Listed = Listed {
-    select: "SELECT id, tenant_id, case_id, job_id, person_id, parameters, position, looked, events, by_person, on_person, mentions, outcome, created_at_ms, ended_at_ms FROM {case_searches}",
-    table: "case_searches",
-    id: "id",
-};
+const SEARCHES: Table = table!(
+    "case_searches",
+    "id",
+    "id, tenant_id, case_id, job_id, person_id, parameters, position, looked, events, by_person, \
+     on_person, mentions, outcome, created_at_ms, ended_at_ms"
+);
 
 fn insert(db: &mut dyn Db, search: &CaseSearch) -> Result<(), DbError> {
-    let sql = "INSERT INTO {case_searches} (id, tenant_id, case_id, job_id, person_id, parameters, position, looked, events, by_person, on_person, mentions, outcome, created_at_ms, ended_at_ms)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
     let (new, counts) = (&search.new, search.counts);
     let params = params![
         new.id,
@@ -240,7 +239,7 @@ fn insert(db: &mut dyn Db, search: &CaseSearch) -> Result<(), DbError> {
         new.created_at_ms,
         search.ended_at_ms,
     ];
-    db.execute(sql, params).map(drop)
+    SEARCHES.insert(db, params, "").map(drop)
 }
 
 pub(crate) fn find(db: &mut dyn Db, id: SearchId) -> Result<Option<CaseSearch>, DbError> {

@@ -378,16 +378,44 @@ pub struct ListPage {
     pub limit: usize,
 }
 
-/// A list in the order of creation, which the column `number` of its table has.
+/// A table, made by [`table!`]: its columns are written once, read by name and inserted in their order. Its
+/// rows are listed in the order of creation, which the column `number` has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct Table {
     pub select: &'static str,
+    pub columns: &'static str,
     pub table: &'static str,
     /// The column with the id that a page goes on after.
     pub id: &'static str,
 }
 
-impl Listed {
+/// Name, column with the id, columns.
+macro_rules! table {
+    ($table:literal, $id:literal, $columns:literal) => {
+        $crate::db::Table {
+            select: concat!("SELECT ", $columns, " FROM {", $table, "}"),
+            columns: $columns,
+            table: $table,
+            id: $id,
+        }
+    };
+}
+pub(crate) use table;
+
+impl Table {
+    /// Inserts a row with a value for each column. How many rows were written: a conflict may leave out one.
+    pub(crate) fn insert(
+        &self,
+        db: &mut dyn Db,
+        values: &[Value],
+        on_conflict: &str,
+    ) -> Result<u64, DbError> {
+        let places: Vec<String> = (1..=values.len()).map(|place| format!("?{place}")).collect();
+        let Table { table, columns, .. } = self;
+        let sql = format!("INSERT INTO {{{table}}} ({columns}) VALUES ({}) {on_conflict}", places.join(", "));
+        db.execute(&sql, values)
+    }
+
     /// A page of the rows whose column `scope.0` has the value `scope.1`. Behind an id that is not among them
     /// there is nothing.
     pub(crate) fn page<T>(
@@ -397,7 +425,7 @@ impl Listed {
         page: ListPage,
         read: impl FnMut(&Row) -> Result<T, DbError>,
     ) -> Result<Vec<T>, DbError> {
-        let Listed { select, table, id } = self;
+        let Table { select, table, id, .. } = self;
         let (scope, owner) = match scope {
             Some((column, owner)) => (format!("{column} = ?2"), Some(owner)),
             None => ("true".to_owned(), None),

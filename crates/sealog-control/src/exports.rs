@@ -5,7 +5,7 @@
 use sealog_core::id::{Hash, Mode, ProjectId, TenantId};
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, count, one, params};
+use crate::db::{Db, DbError, ListPage, Lock, Row, Table, Value, all, count, one, params, table};
 use crate::person::PersonId;
 use crate::record::{self, Records};
 
@@ -115,15 +115,14 @@ pub struct ExportTotals {
     pub at_ms: u64,
 }
 
-const EXPORTS: Listed = Listed {
-    select: "SELECT id, tenant_id, project_id, mode, person_id, format, query, from_ms, until_ms, first_seq, last_seq, created_at_ms, row_count, byte_count, sha256, completed_at_ms FROM {exports}",
-    table: "exports",
-    id: "id",
-};
+const EXPORTS: Table = table!(
+    "exports",
+    "id",
+    "id, tenant_id, project_id, mode, person_id, format, query, from_ms, until_ms, first_seq, \
+     last_seq, created_at_ms, row_count, byte_count, sha256, completed_at_ms"
+);
 
 fn insert(db: &mut dyn Db, export: &Export) -> Result<(), DbError> {
-    let sql = "INSERT INTO {exports} (id, tenant_id, project_id, mode, person_id, format, query, from_ms, until_ms, first_seq, last_seq, created_at_ms, row_count, byte_count, sha256, completed_at_ms)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
     let (new, totals) = (&export.new, export.totals);
     let params = params![
         new.id,
@@ -143,7 +142,7 @@ fn insert(db: &mut dyn Db, export: &Export) -> Result<(), DbError> {
         totals.map(|totals| totals.sha256),
         totals.map(|totals| totals.at_ms),
     ];
-    db.execute(sql, params).map(drop)
+    EXPORTS.insert(db, params, "").map(drop)
 }
 
 fn oldest_done(db: &mut dyn Db, tenant_id: TenantId) -> Result<Option<Export>, DbError> {

@@ -7,9 +7,7 @@
 use sealog_core::id::TenantId;
 
 use crate::control::{Answer, Control};
-use crate::db::{
-    Db, DbError, FromValue, ListPage, Listed, Lock, Row, Value, all, count, one, params, readable,
-};
+use crate::db::{Db, DbError, ListPage, Lock, Row, Table, Value, all, count, one, params, readable, table};
 use crate::person::PersonId;
 use crate::record::{self, NewRecord};
 
@@ -324,11 +322,12 @@ impl JobEnd {
     }
 }
 
-const JOBS: Listed = Listed {
-    select: "SELECT id, kind, tenant_id, person_id, subject, parameters, state, position, claim, due_at_ms, cause, created_at_ms, ended_at_ms, failing_since_ms, deaths, held FROM {jobs}",
-    table: "jobs",
-    id: "id",
-};
+const JOBS: Table = table!(
+    "jobs",
+    "id",
+    "id, kind, tenant_id, person_id, subject, parameters, state, position, claim, due_at_ms, cause, \
+     created_at_ms, ended_at_ms, failing_since_ms, deaths, held"
+);
 
 /// In a transaction that holds its place in the order, with what the job is about.
 pub(crate) fn queue(
@@ -349,8 +348,6 @@ pub(crate) fn queue(
 }
 
 fn insert(db: &mut dyn Db, job: &Job) -> Result<(), DbError> {
-    let sql = "INSERT INTO {jobs} (id, kind, tenant_id, person_id, subject, parameters, state, position, claim, due_at_ms, cause, created_at_ms, ended_at_ms, failing_since_ms, deaths, held)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
     let params = params![
         job.id,
         &job.kind,
@@ -369,7 +366,7 @@ fn insert(db: &mut dyn Db, job: &Job) -> Result<(), DbError> {
         job.deaths,
         job.held,
     ];
-    db.execute(sql, params).map(drop)
+    JOBS.insert(db, params, "").map(drop)
 }
 
 /// In the transaction that has ended it.

@@ -7,7 +7,7 @@ use sealog_store::StoreError;
 use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Changed, Control};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Room, Row, Value, all, one, params, readable};
+use crate::db::{Db, DbError, ListPage, Lock, Room, Row, Table, Value, all, one, params, readable, table};
 use crate::project::Project;
 use crate::record::{NewRecord, Records};
 use crate::tenant::Tenant;
@@ -186,11 +186,12 @@ pub struct Access {
     pub tenant_frameworks: FrameworkSet,
 }
 
-const KEYS: Listed = Listed {
-    select: "SELECT id, project_id, name, mode, digest, prefix, expires_at_ms, revoked_at_ms, last_used_at_ms, created_at_ms FROM {keys}",
-    table: "keys",
-    id: "id",
-};
+const KEYS: Table = table!(
+    "keys",
+    "id",
+    "id, project_id, name, mode, digest, prefix, expires_at_ms, revoked_at_ms, last_used_at_ms, \
+     created_at_ms"
+);
 
 /// Keys with the projects that they are for.
 const OF_TENANT: &str = "SELECT k.id AS id, k.project_id AS project_id, k.name AS name, k.mode AS mode, k.prefix AS prefix,
@@ -258,8 +259,6 @@ pub(crate) fn create(db: &mut dyn Db, new: NewKey) -> Result<Option<(TenantId, A
 }
 
 fn insert(db: &mut dyn Db, key: &ApiKey, digest: Hash) -> Result<(), DbError> {
-    let sql = "INSERT INTO {keys} (id, project_id, name, mode, digest, prefix, expires_at_ms, revoked_at_ms, last_used_at_ms, created_at_ms)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
     let params = params![
         key.id,
         key.project_id,
@@ -272,7 +271,7 @@ fn insert(db: &mut dyn Db, key: &ApiKey, digest: Hash) -> Result<(), DbError> {
         key.last_used_at_ms,
         key.created_at_ms,
     ];
-    db.execute(sql, params).map(drop)
+    KEYS.insert(db, params, "").map(drop)
 }
 
 /// With its tenant, before and after.

@@ -12,7 +12,7 @@ use sealog_store::pool::Payer;
 
 use crate::account::Account;
 use crate::control::{Answer, Changed, Control};
-use crate::db::{Db, DbError, Listed, Lock, Row, all, count, one, params};
+use crate::db::{Db, DbError, Lock, Row, Table, all, count, one, params, table};
 use crate::error::ChangeError;
 use crate::membership::{self, Grants, Member, Membership, NewMember};
 use crate::outbox::{self, NewNotice};
@@ -312,12 +312,12 @@ pub enum Guest {
     Known(PersonId),
 }
 
-const LINKS: Listed = Listed {
-    select: "SELECT id, digest, purpose, person_id, tenant_id, email, role, projects, from_ms, until_ms, ends_at_ms, invited_by, created_at_ms, expires_at_ms
-             FROM {links}",
-    table: "links",
-    id: "id",
-};
+const LINKS: Table = table!(
+    "links",
+    "id",
+    "id, digest, purpose, person_id, tenant_id, email, email_lower, role, projects, from_ms, until_ms, \
+     ends_at_ms, invited_by, created_at_ms, expires_at_ms"
+);
 
 /// Invitations of the tenant `?1` that are open at `?2`.
 fn open() -> String {
@@ -368,28 +368,29 @@ fn insert(db: &mut dyn Db, link: &Link) -> Result<(), DbError> {
     let invitation = link.purpose.invitation();
     let email = invitation.map(|invitation| invitation.email.clone());
     let grants = invitation.map(|invitation| invitation.grants.clone()).unwrap_or_default();
-    db.execute(
-        "INSERT INTO {links} (id, digest, purpose, person_id, tenant_id, email, email_lower, role, projects, from_ms, until_ms, ends_at_ms, invited_by, created_at_ms, expires_at_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
-        params![
-            link.id,
-            link.digest,
-            link.purpose.as_str(),
-            link.purpose.person_id(),
-            link.purpose.tenant_id(),
-            &email,
-            email.as_deref().map(str::to_lowercase),
-            invitation.map(|invitation| invitation.role.as_str()),
-            membership::project_ids(&grants),
-            grants.from_ms,
-            grants.until_ms,
-            invitation.and_then(|invitation| invitation.ends_at_ms),
-            invitation.and_then(|invitation| invitation.invited_by),
-            link.created_at_ms,
-            link.expires_at_ms,
-        ],
-    )
-    .map(drop)
+    LINKS
+        .insert(
+            db,
+            params![
+                link.id,
+                link.digest,
+                link.purpose.as_str(),
+                link.purpose.person_id(),
+                link.purpose.tenant_id(),
+                &email,
+                email.as_deref().map(str::to_lowercase),
+                invitation.map(|invitation| invitation.role.as_str()),
+                membership::project_ids(&grants),
+                grants.from_ms,
+                grants.until_ms,
+                invitation.and_then(|invitation| invitation.ends_at_ms),
+                invitation.and_then(|invitation| invitation.invited_by),
+                link.created_at_ms,
+                link.expires_at_ms,
+            ],
+            "",
+        )
+        .map(drop)
 }
 
 /// By the digest that is here, or by that of the mail that it left with.

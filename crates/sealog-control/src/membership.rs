@@ -4,7 +4,7 @@ use sealog_core::id::{ProjectId, TenantId, Uuid};
 
 use crate::control::{Answer, Changed, Control, set};
 use crate::db::{
-    Db, DbError, ListPage, Listed, Lock, Room, Row, Value, all, count, damaged, one, params, readable,
+    Db, DbError, ListPage, Lock, Room, Row, Table, Value, all, count, damaged, one, params, readable,
 };
 use crate::error::ChangeError;
 use crate::person::{self, NewPerson, Person, PersonId};
@@ -182,10 +182,11 @@ pub enum MemberChanged {
     LastOwner,
 }
 
-const MEMBERS: Listed = Listed {
+const MEMBERS: Table = Table {
     select: "SELECT tenant_id, person_id, role, projects, from_ms, until_ms, ends_at_ms, memberships.created_at_ms AS since_ms,
                     email, verified, persons.created_at_ms AS person_since_ms
              FROM {memberships} JOIN {persons} ON persons.id = person_id",
+    columns: "tenant_id, person_id, role, projects, from_ms, until_ms, ends_at_ms, created_at_ms",
     table: "memberships",
     id: "person_id",
 };
@@ -205,9 +206,8 @@ pub(crate) fn add(db: &mut dyn Db, new: NewMember) -> Result<Option<Member>, DbE
 
 pub(crate) fn insert(db: &mut dyn Db, membership: &Membership) -> Result<u64, DbError> {
     let Membership { tenant_id, person_id, role, grants, ends_at_ms, created_at_ms } = membership;
-    db.execute(
-        "INSERT INTO {memberships} (tenant_id, person_id, role, projects, from_ms, until_ms, ends_at_ms, created_at_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (person_id, tenant_id) DO NOTHING",
+    MEMBERS.insert(
+        db,
         params![
             *tenant_id,
             *person_id,
@@ -218,6 +218,7 @@ pub(crate) fn insert(db: &mut dyn Db, membership: &Membership) -> Result<u64, Db
             *ends_at_ms,
             *created_at_ms,
         ],
+        "ON CONFLICT (person_id, tenant_id) DO NOTHING",
     )
 }
 

@@ -4,7 +4,7 @@ use sealog_core::id::Hash;
 
 use crate::account::{Account, Tables};
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, one, params};
+use crate::db::{Db, DbError, ListPage, Lock, Row, Table, one, params, table};
 use crate::error::ChangeError;
 use crate::{device, session};
 
@@ -151,11 +151,12 @@ impl std::fmt::Debug for OpsUser {
     }
 }
 
-const OPS_USERS: Listed = Listed {
-    select: "SELECT id, email, password_hash, secret, last_step, link_digest, link_expires_at_ms, created_at_ms, removed_at_ms FROM {ops_users}",
-    table: "ops_users",
-    id: "id",
-};
+const OPS_USERS: Table = table!(
+    "ops_users",
+    "id",
+    "id, email, email_lower, password_hash, secret, last_step, link_digest, link_expires_at_ms, \
+     created_at_ms, removed_at_ms"
+);
 const STAYS: &str = "removed_at_ms IS NULL";
 
 fn add(db: &mut dyn Db, new: NewOpsUser) -> Result<OpsUser, DbError> {
@@ -182,8 +183,6 @@ fn add(db: &mut dyn Db, new: NewOpsUser) -> Result<OpsUser, DbError> {
 }
 
 fn insert(db: &mut dyn Db, user: &OpsUser) -> Result<(), DbError> {
-    let sql = "INSERT INTO {ops_users} (id, email, email_lower, password_hash, secret, last_step, link_digest, link_expires_at_ms, created_at_ms, removed_at_ms)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
     let params = params![
         user.id,
         &user.email,
@@ -196,7 +195,7 @@ fn insert(db: &mut dyn Db, user: &OpsUser) -> Result<(), DbError> {
         user.created_at_ms,
         user.removed_at_ms,
     ];
-    db.execute(sql, params).map(drop)
+    OPS_USERS.insert(db, params, "").map(drop)
 }
 
 fn read(row: &Row) -> Result<OpsUser, DbError> {

@@ -7,8 +7,8 @@
 use sealog_core::id::{TenantId, Uuid};
 
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Room, Row, Value, all, count, params};
-use crate::record::{NewRecord, insert, insert_all};
+use crate::db::{Db, DbError, ListPage, Lock, Room, Row, Value, all, count, params};
+use crate::record::{NewRecord, PENDING, insert, insert_all};
 
 impl Control {
     /// Records of what changed no control data: who signed in, who looked at what. They are durable before it
@@ -65,12 +65,6 @@ pub struct PendingRecord {
     pub draft: String,
     pub created_at_ms: u64,
 }
-
-const PENDING: Listed = Listed {
-    select: "SELECT id, tenant_id, draft, created_at_ms FROM {pending}",
-    table: "pending",
-    id: "id",
-};
 
 fn read(row: &Row) -> Result<PendingRecord, DbError> {
     Ok(PendingRecord {

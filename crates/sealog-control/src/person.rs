@@ -4,7 +4,7 @@ use sealog_core::id::Hash;
 
 use crate::account::{Account, Tables};
 use crate::control::{Answer, Control};
-use crate::db::{Db, DbError, Listed, Row, one, params};
+use crate::db::{Db, DbError, Row, Table, one, params, table};
 
 impl Control {
     pub fn person(&self, id: PersonId) -> Answer<'_, Option<Person>> {
@@ -70,11 +70,8 @@ impl Account for Person {
     }
 }
 
-const PERSONS: Listed = Listed {
-    select: "SELECT id, email, password_hash, verified, created_at_ms FROM {persons}",
-    table: "persons",
-    id: "id",
-};
+const PERSONS: Table =
+    table!("persons", "id", "id, email, email_lower, password_hash, verified, created_at_ms");
 
 /// Whoever has the address already is that person, and nothing of it is changed.
 pub(crate) fn find_or_create(db: &mut dyn Db, new: NewPerson) -> Result<Person, DbError> {
@@ -88,10 +85,9 @@ pub(crate) fn find_or_create(db: &mut dyn Db, new: NewPerson) -> Result<Person, 
 }
 
 fn insert(db: &mut dyn Db, person: &Person, password_hash: Option<&str>) -> Result<(), DbError> {
-    let sql = "INSERT INTO {persons} (id, email, email_lower, password_hash, verified, created_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     let Person { id, email, verified, created_at_ms } = person;
     let params = params![*id, email, email.to_lowercase(), password_hash, *verified, *created_at_ms];
-    db.execute(sql, params).map(drop)
+    PERSONS.insert(db, params, "").map(drop)
 }
 
 /// Whoever sets a password by a link that was mailed to the address has shown that it is theirs.

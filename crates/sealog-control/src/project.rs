@@ -6,7 +6,7 @@ use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{ProjectId, TenantId};
 
 use crate::control::{Answer, Changed, Control, set};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, one, params};
+use crate::db::{Db, DbError, ListPage, Lock, Row, Table, Value, all, one, params, table};
 use crate::record::{NewRecord, Records};
 use crate::tenant;
 
@@ -120,11 +120,7 @@ pub struct Enabled {
     pub disabled_at_ms: Option<u64>,
 }
 
-const PROJECTS: Listed = Listed {
-    select: "SELECT id, tenant_id, name, rate_limit_rps, created_at_ms FROM {projects}",
-    table: "projects",
-    id: "id",
-};
+const PROJECTS: Table = table!("projects", "id", "id, tenant_id, name, rate_limit_rps, created_at_ms");
 
 pub(crate) fn create(db: &mut dyn Db, new: &NewProject) -> Result<Option<Project>, DbError> {
     if new.id.is_system() {
@@ -149,9 +145,8 @@ pub(crate) fn create(db: &mut dyn Db, new: &NewProject) -> Result<Option<Project
 }
 
 fn insert(db: &mut dyn Db, project: &Project) -> Result<(), DbError> {
-    let sql = "INSERT INTO {projects} (id, tenant_id, name, rate_limit_rps, created_at_ms) VALUES (?1, ?2, ?3, ?4, ?5)";
     let Project { id, tenant_id, name, rate_limit_rps, created_at_ms, .. } = project;
-    db.execute(sql, params![*id, *tenant_id, name, *rate_limit_rps, *created_at_ms]).map(drop)
+    PROJECTS.insert(db, params![*id, *tenant_id, name, *rate_limit_rps, *created_at_ms], "").map(drop)
 }
 
 /// Before and after.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use sealog_core::id::{TenantId, Uuid};
 
-use crate::db::{Db, DbError, params};
+use crate::db::{Db, DbError, Table, params, table};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewRecord {
@@ -48,6 +48,8 @@ impl<T> fmt::Debug for Records<T> {
     }
 }
 
+pub(crate) const PENDING: Table = table!("pending", "id", "id, tenant_id, draft, created_at_ms");
+
 /// Of a change that concerns several tenants, each in its own chain.
 pub(crate) fn insert_all(db: &mut dyn Db, records: &[(TenantId, NewRecord)]) -> Result<(), DbError> {
     records.iter().try_for_each(|(tenant_id, record)| insert(db, *tenant_id, std::slice::from_ref(record)))
@@ -55,8 +57,7 @@ pub(crate) fn insert_all(db: &mut dyn Db, records: &[(TenantId, NewRecord)]) -> 
 
 /// In the transaction of the change, which holds its place in the order.
 pub(crate) fn insert(db: &mut dyn Db, tenant_id: TenantId, records: &[NewRecord]) -> Result<(), DbError> {
-    let sql = "INSERT INTO {pending} (id, tenant_id, draft, created_at_ms) VALUES (?1, ?2, ?3, ?4)";
     records.iter().try_for_each(|NewRecord { id, draft, created_at_ms }| {
-        db.execute(sql, params![*id, tenant_id, draft, *created_at_ms]).map(drop)
+        PENDING.insert(db, params![*id, tenant_id, draft, *created_at_ms], "").map(drop)
     })
 }

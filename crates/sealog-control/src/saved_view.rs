@@ -4,7 +4,7 @@
 use sealog_core::id::{ProjectId, TenantId, Uuid};
 
 use crate::control::{Answer, Changed, Control};
-use crate::db::{Db, DbError, Listed, Lock, Row, all, count, one, params};
+use crate::db::{Db, DbError, Lock, Row, Table, all, count, one, params, table};
 use crate::person::PersonId;
 use crate::record::Records;
 
@@ -143,11 +143,8 @@ impl Control {
     }
 }
 
-const VIEWS: Listed = Listed {
-    select: "SELECT id, tenant_id, person_id, name, query, shared_in, is_pinned, created_at_ms FROM {saved_views}",
-    table: "saved_views",
-    id: "id",
-};
+const VIEWS: Table =
+    table!("saved_views", "id", "id, tenant_id, person_id, name, query, shared_in, is_pinned, created_at_ms");
 
 /// Why it was not.
 fn save(db: &mut dyn Db, view: &SavedView, most: ViewsMax) -> Result<Option<ViewKept>, DbError> {
@@ -194,10 +191,8 @@ fn find(
 
 fn insert(db: &mut dyn Db, view: &SavedView) -> Result<(), DbError> {
     let SavedView { id, tenant_id, person_id, name, query, shared_in, is_pinned, created_at_ms } = view;
-    let sql = "INSERT INTO {saved_views} (id, tenant_id, person_id, name, query, shared_in, is_pinned, created_at_ms)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let params = params![*id, *tenant_id, *person_id, name, query, *shared_in, *is_pinned, *created_at_ms];
-    db.execute(sql, params).map(drop)
+    VIEWS.insert(db, params, "").map(drop)
 }
 
 fn read(row: &Row) -> Result<SavedView, DbError> {

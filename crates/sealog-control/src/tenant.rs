@@ -5,7 +5,7 @@ use sealog_core::plan::Billing;
 use sealog_store::StoreError;
 
 use crate::control::{Answer, Changed, Control, set};
-use crate::db::{Db, DbError, ListPage, Listed, Lock, Row, Value, all, one, params, readable};
+use crate::db::{Db, DbError, ListPage, Lock, Row, Table, Value, all, one, params, readable, table};
 use crate::record::{NewRecord, Records};
 
 impl Control {
@@ -106,16 +106,15 @@ impl From<NewTenant> for Tenant {
     }
 }
 
-const TENANTS: Listed = Listed {
-    select: "SELECT id, name, plan, contact_email, trial_ends_at_ms, billing_active, rate_limit_rps, created_at_ms FROM {tenants}",
-    table: "tenants",
-    id: "id",
-};
+const TENANTS: Table = table!(
+    "tenants",
+    "id",
+    "id, name, plan, contact_email, trial_ends_at_ms, billing_active, rate_limit_rps, created_at_ms"
+);
 
 pub(crate) fn insert(db: &mut dyn Db, tenant: Tenant) -> Result<Tenant, DbError> {
-    db.execute(
-        "INSERT INTO {tenants} (id, name, plan, contact_email, trial_ends_at_ms, billing_active, rate_limit_rps, created_at_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    TENANTS.insert(
+        db,
         params![
             tenant.id,
             &tenant.name,
@@ -126,6 +125,7 @@ pub(crate) fn insert(db: &mut dyn Db, tenant: Tenant) -> Result<Tenant, DbError>
             tenant.rate_limit_rps,
             tenant.created_at_ms,
         ],
+        "",
     )?;
     Ok(tenant)
 }
