@@ -8,11 +8,16 @@ _default:
 ci: fmt lint test tools sdk browser fuzz-quick
 
 # What takes longer or needs root: faults under a real file system, whether deliberate bugs are caught, the tests five times on a busy machine, the fuzzers.
-nightly: torture-quick mutants flaky sdk-ledgers fuzz
+nightly: size torture-quick mutants flaky sdk-ledgers fuzz
 
 # The tests five times beside two busy loops. A test that fails here has a defect, or has found one; it is never run again until it passes.
 flaky *ARGS:
     scripts/rust-tests --repeat 5 --busy 2 {{ARGS}}
+
+# The program that the README builds is no larger than ADR 33 allows.
+size:
+    cargo build --locked --profile quick -p sealog
+    bytes=$(stat -c %s "${CARGO_TARGET_DIR:-target}/quick/sealog"); echo "$bytes bytes, 36000000 allowed"; [ "$bytes" -le 36000000 ]
 
 # Formatting.
 fmt:

@@ -19,7 +19,7 @@ pub type Graph = BTreeMap<String, BTreeSet<String>>;
 /// The graph of the files of a crate: path below `src`, and text.
 pub fn graph(files: &[(String, String)]) -> Graph {
     let stripped: Vec<(String, String)> =
-        files.iter().map(|(path, text)| (path.clone(), without_tests(&without_comments(text)))).collect();
+        files.iter().map(|(path, text)| (path.clone(), code(text))).collect();
     let test_only: BTreeSet<Vec<String>> = files
         .iter()
         .zip(&stripped)
@@ -175,6 +175,11 @@ fn pieces(text: &str) -> impl Iterator<Item = (usize, Piece<'_>)> {
         at += length;
         Some((from, piece))
     })
+}
+
+/// What the program is compiled of: no comments, no tests, and literals without their text.
+pub fn code(text: &str) -> String {
+    without_tests(&without_comments(text))
 }
 
 /// The code without comments, and with empty literals.
