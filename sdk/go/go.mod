@@ -1,0 +1,3 @@
+module github.com/sealog/sealog/sdk/go
+
+go 1.22
