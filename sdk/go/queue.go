@@ -24,22 +24,23 @@ type queue struct {
 	ctx    context.Context // of the sender's requests
 	cancel context.CancelFunc
 
-	mu       sync.Mutex
-	store    store
-	spool    *spoolStore   // the store, if it is one
-	warnings [][2]string   // reported after the lock is free: the callback may use the client
-	work     chan struct{} // wakes the sender
-	news     chan struct{} // closed at each change that callers wait for
-	waiting  int
-	started  bool
-	since    time.Time // when the oldest event came that no batch has
-	urgent   int       // calls that wait for events to be sent
-	put      int
-	ended    int
-	closing  bool
-	closed   bool
-	batch    *batch
-	adoptAt  time.Time
+	mu        sync.Mutex
+	store     store
+	spool     *spoolStore // the store, if it is one
+	warnings  [][2]string // reported after the lock is free: the callback may use the client
+	reporting bool
+	work      chan struct{} // wakes the sender
+	news      chan struct{} // closed at each change that callers wait for
+	waiting   int
+	started   bool
+	since     time.Time // when the oldest event came that no batch has
+	urgent    int       // calls that wait for events to be sent
+	put       int
+	ended     int
+	closing   bool
+	closed    bool
+	batch     *batch
+	adoptAt   time.Time
 }
 
 var errStopped = errors.New("the delivery of a batch ends here; the queue's state says why")
@@ -70,14 +71,20 @@ func (q *queue) warn(code, message string) {
 	q.warnings = append(q.warnings, [2]string{code, message})
 }
 
-// unlock reports the warnings that have come up.
+// unlock reports the warnings that have come up, in their order: one goroutine at a time reports them.
 func (q *queue) unlock() {
-	warnings := q.warnings
-	q.warnings = nil
-	q.mu.Unlock()
-	for _, warning := range warnings {
-		q.warnNow(warning[0], warning[1])
+	if !q.reporting {
+		q.reporting = true
+		for len(q.warnings) > 0 {
+			warning := q.warnings[0]
+			q.warnings = q.warnings[1:]
+			q.mu.Unlock()
+			q.warnNow(warning[0], warning[1])
+			q.mu.Lock()
+		}
+		q.reporting = false
 	}
+	q.mu.Unlock()
 }
 
 func (q *queue) start() {
@@ -260,10 +267,12 @@ func (q *queue) run() {
 		err := q.deliver(b)
 		var spoolProblem *SpoolError
 		if errors.As(err, &spoolProblem) { // the split cannot be recorded; the batch is tried again
-			q.warnNow(spoolProblem.Code, spoolProblem.Message)
 			sleep(q.ctx, q.endpoint.policy.base)
 		}
 		q.mu.Lock()
+		if spoolProblem != nil {
+			q.warn(spoolProblem.Code, spoolProblem.Message)
+		}
 		q.batch = nil
 		if !q.closed {
 			q.store.finish(b)
