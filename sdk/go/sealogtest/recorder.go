@@ -191,7 +191,8 @@ func (s *service) RoundTrip(r *http.Request) (*http.Response, error) {
 		a = s.answers[key]
 	}
 	return &http.Response{StatusCode: a.status, Header: a.header.Clone(), Request: r,
-		Body: io.NopCloser(bytes.NewReader(a.body)), ContentLength: int64(len(a.body)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}, nil
+		Body: io.NopCloser(bytes.NewReader(a.body)), ContentLength: int64(len(a.body)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}, nil
 }
 
 func (s *service) accept(path string, body []byte) answer {
