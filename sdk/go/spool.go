@@ -436,6 +436,7 @@ type spoolStore struct {
 	own          *journal
 	held         map[string]*heldBatch
 	ignored      map[string]bool // files of another version
+	newestMS     int64           // in the names of files that this process has held
 	queuedEvents int             // of own, not yet in a batch
 	queuedBytes  int64
 	// Events that were taken over or held since the queue last asked.
@@ -482,6 +483,9 @@ func (s *spoolStore) adopt() {
 			s.remove(j)
 			continue
 		}
+		if ms, err := strconv.ParseInt(name[:13], 10, 64); err == nil {
+			s.newestMS = max(s.newestMS, ms)
+		}
 		place := len(s.journals)
 		if s.own != nil {
 			place = slices.Index(s.journals, s.own)
@@ -522,7 +526,10 @@ func (s *spoolStore) open(path string) *journal {
 func (s *spoolStore) create() (*journal, error) {
 	var random [8]byte
 	_, _ = rand.Read(random[:])
-	path := filepath.Join(s.dir, fmt.Sprintf("%013d-%x.spool", max(s.nowMS(), 0), random))
+	// A process that takes the files over sends them by name. Two files of one millisecond, or of a clock that
+	// was set back, must not change places.
+	s.newestMS = max(s.nowMS(), s.newestMS+1)
+	path := filepath.Join(s.dir, fmt.Sprintf("%013d-%x.spool", s.newestMS, random))
 	fail := func(err error) (*journal, error) {
 		return nil, spoolError(fmt.Sprintf("SpoolDir: cannot create %s: %s", path, err))
 	}
