@@ -59,6 +59,9 @@ func New(t testing.TB, options sealog.Options) *Recorder {
 	return r
 }
 
+// Transport is what the Client uses in place of the network, for a client with a Transport around it.
+func (r *Recorder) Transport() http.RoundTripper { return &r.service }
+
 // Events are the events in the order in which they were stored. Queued ones are sent first.
 func (r *Recorder) Events() []sealog.Event {
 	r.settle()
