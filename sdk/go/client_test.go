@@ -74,13 +74,15 @@ func recorded(t *testing.T, options sealog.Options) (*sealogtest.Recorder, *seal
 }
 
 func TestAnEndedContextEndsLogAtOnce(t *testing.T) {
-	_, client, g := recorded(t, sealog.Options{})
-	limited, cancel := context.WithCancel(ctx)
-	go func() { <-g.arrived; cancel() }()
-	_, err := client.Log(limited, login)
-	var transport *sealog.TransportError
-	if !errors.Is(err, context.Canceled) || !errors.As(err, &transport) || transport.Code != "client/canceled" {
-		t.Error(err)
+	for _, attempts := range []int{1, 5} { // in the last attempt, and in one that would be repeated
+		_, client, g := recorded(t, sealog.Options{MaxAttempts: attempts})
+		limited, cancel := context.WithCancel(ctx)
+		go func() { <-g.arrived; cancel() }()
+		_, err := client.Log(limited, login)
+		var transport *sealog.TransportError
+		if !errors.Is(err, context.Canceled) || !errors.As(err, &transport) || transport.Code != "client/canceled" {
+			t.Error(err)
+		}
 	}
 }
 
