@@ -91,7 +91,7 @@ func TestAValueThatJSONLacksIsNamedByItsPath(t *testing.T) {
 	}
 	for _, c := range cases {
 		_, err := encode(nil, &Event{Action: "a.b", Metadata: map[string]any{"v": c.value}})
-		var wrong *ValidationError
+		wrong := &ValidationError{} // stays empty if there is no error
 		if !errors.As(err, &wrong) || wrong.Code != "client/invalid_event" ||
 			!strings.HasPrefix(wrong.Field, c.field) || !strings.Contains(wrong.Message, c.says) {
 			t.Errorf("%T: %v, field %q; want %q in %q", c.value, err, wrong.Field, c.says, c.field)
