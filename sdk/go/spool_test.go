@@ -345,3 +345,32 @@ func TestMemoryOfSentEventsIsFreed(t *testing.T) {
 		}
 	}
 }
+
+func TestABatchIsRepeatedWholeButItsSettledEventsEndOnlyOnce(t *testing.T) {
+	dir, now := t.TempDir(), time.Now().UnixMilli()
+	s := openTestSpool(t, dir, 1<<20, func() int64 { return now })
+	_ = s.put([]byte(`{"action":"a","resource":"1"}`), now)
+	_ = s.put([]byte(`{"action":"a","resource":"2"}`), now)
+	// As a library writes that settles events one by one.
+	for _, record := range []string{fmt.Sprintf("B 1 2 %d kept", now), "D 1 1"} {
+		if err := s.own.append([]byte(record), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.close()
+	sent, ends := make(chan string, 10), make(chan string, 10)
+	note := func(_ context.Context, _ Receipt, event Event) { ends <- event.Resource }
+	client := newClient(t, scripted(func(r *http.Request) (int, string) {
+		body, _ := io.ReadAll(r.Body)
+		sent <- r.Header.Get("Idempotency-Key") + " " + string(body)
+		return 202, `{"log_ids":["x","y"],"request_id":"r"}`
+	}), Options{SpoolDir: dir, OnReceipt: note})
+	client.Close(context.Background())
+	want := `kept {"events":[{"action":"a","resource":"1"},{"action":"a","resource":"2"}]}`
+	if got := <-sent; got != want || len(sent) > 0 {
+		t.Error(got)
+	}
+	if got := <-ends; got != "2" || len(ends) > 0 {
+		t.Error(got, len(ends))
+	}
+}
