@@ -374,3 +374,29 @@ func TestABatchIsRepeatedWholeButItsSettledEventsEndOnlyOnce(t *testing.T) {
 		t.Error(got, len(ends))
 	}
 }
+
+func TestARecordBehindATornTailBeginsALineOfItsOwn(t *testing.T) {
+	dir, now := t.TempDir(), time.Now().UnixMilli()
+	s := openTestSpool(t, dir, 1<<20, func() int64 { return now })
+	_ = s.put([]byte(`{"action":"a"}`), now)
+	path := s.own.path
+	s.close()
+	whole, _ := os.ReadFile(path)
+	if err := os.WriteFile(path, append(bytes.Clone(whole), "deadbeef E 2 17"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := openTestSpool(t, dir, 1<<20, func() int64 { return now })
+	again.adopt()
+	b, err := again.take(now)
+	if err != nil || b == nil {
+		t.Fatal(b, err)
+	}
+	text, _ := os.ReadFile(path)
+	record := fmt.Sprintf("B 1 1 %d %s\n", now, b.key)
+	if rest, ok := strings.CutPrefix(string(text), string(whole)); !ok || len(rest) < 9 || rest[9:] != record {
+		t.Errorf("%q", text)
+	}
+	if damaged, _ := os.ReadFile(path + ".damaged"); string(damaged) != "deadbeef E 2 17" {
+		t.Errorf("%q", damaged)
+	}
+}
