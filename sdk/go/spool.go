@@ -153,7 +153,8 @@ func (m *memoryStore) close() [][]byte {
 const (
 	spoolHeader    = "H sealog-spool 1"
 	spoolFileBytes = 8 << 20
-	lengthBits     = 20 // of a record; an event has at most 18
+	nameMSMax      = 9_999_999_999_999 // a name has room for 13 digits
+	lengthBits     = 20                // of a record; an event has at most 18
 )
 
 var datasync = (*os.File).Sync
@@ -528,7 +529,7 @@ func (s *spoolStore) create() (*journal, error) {
 	_, _ = rand.Read(random[:])
 	// A process that takes the files over sends them by name. Two files of one millisecond, or of a clock that
 	// was set back, must not change places.
-	s.newestMS = max(s.nowMS(), s.newestMS+1)
+	s.newestMS = min(max(s.nowMS(), s.newestMS+1), nameMSMax)
 	path := filepath.Join(s.dir, fmt.Sprintf("%013d-%x.spool", s.newestMS, random))
 	fail := func(err error) (*journal, error) {
 		return nil, spoolError(fmt.Sprintf("SpoolDir: cannot create %s: %s", path, err))

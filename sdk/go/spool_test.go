@@ -132,6 +132,19 @@ func TestFilesSortByAgeWithinAMillisecondAndBehindAClockThatWasSetBack(t *testin
 	}
 }
 
+func TestANameNeverGetsAFourteenthDigit(t *testing.T) {
+	s := openTestSpool(t, t.TempDir(), 1<<20, func() int64 { return 9_999_999_999_999 })
+	s.fileBytes = 0
+	for range 2 {
+		if err := s.put([]byte(`{"action":"a"}`), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if name := filepath.Base(s.own.path); len(s.journals) != 2 || !spoolName.MatchString(name) {
+		t.Errorf("%d files, the last one is %s", len(s.journals), name)
+	}
+}
+
 func TestARecordThatCannotBeWrittenIsAnErrorAndLeavesTheRest(t *testing.T) {
 	s := openTestSpool(t, t.TempDir(), 1<<20, func() int64 { return 1794972528334 })
 	if err := s.put([]byte(`{"action":"a"}`), 1); err != nil {

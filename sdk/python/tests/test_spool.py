@@ -18,6 +18,7 @@ class Files(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         self.warnings = []
+        self.now_ms = 1_700_000_000_000
 
     def store(self, spool_bytes=1 << 20, batch_events=100):
         limits = Limits(batch_events, 1_900_000, 10, 10, spool_bytes, 86_100_000)
@@ -25,7 +26,7 @@ class Files(unittest.TestCase):
             self.folder.name,
             limits,
             False,
-            lambda: 1_700_000_000_000,
+            lambda: self.now_ms,
             lambda code, message: self.warnings.append(code),
         )
         store.adopt()
@@ -64,6 +65,28 @@ class Files(unittest.TestCase):
         self.assertEqual(len(self.names()), 1)
         list(store.close())
         self.assertEqual(self.names(), [])
+
+    def test_files_sort_by_age_within_a_millisecond_and_behind_a_clock_that_was_set_back(self):
+        events = [b'{"n":%d,"t":"%s"}' % (number, b"x" * 1000) for number in range(200)]
+        for half in (events[:100], events[100:]):
+            store = self.store(spool_bytes=1 << 20)
+            store.file_bytes = 4096
+            for event in half:
+                store.put(event, self.now_ms)
+            store.forget()
+            self.now_ms -= 3_600_000
+        self.assertGreater(len(self.names()), 20)
+        found = [event for _, batch in self.take_all(self.store()) for event in batch]
+        self.assertEqual([events.index(event) for event in found], list(range(200)))
+
+    def test_a_name_never_gets_a_fourteenth_digit(self):
+        self.now_ms = 9_999_999_999_999
+        store = self.store()
+        store.file_bytes = 0
+        for number in range(2):
+            store.put(b"%d" % number, self.now_ms)
+        store.forget()
+        self.assertEqual({name[:14] for name in self.names()}, {"9999999999999-"})
 
     def test_a_file_that_is_settled_is_cut_so_that_a_spool_never_fills_up(self):
         store = self.store(spool_bytes=200_000)

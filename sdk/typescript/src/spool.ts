@@ -60,6 +60,7 @@ const FILE_NAME = /^\d{13}-[0-9a-f]{16}\.spool$/;
 const HEADER = "H sealog-spool 1";
 const HEADER_BYTES = HEADER.length + 10;
 const FILE_BYTES_MAX = 8 * 1024 * 1024;
+const NAME_MS_MAX = 9_999_999_999_999; // a name has room for 13 digits
 const LF = 10;
 
 export class Spool implements Queue {
@@ -152,7 +153,7 @@ export class Spool implements Queue {
   }
 
   async #adopt(): Promise<void> {
-    const names = fs.readdirSync(this.options.dir).filter((name) => FILE_NAME.test(name)).sort();
+    const names = namesIn(this.options.dir).sort();
     const adopted: SpoolFile[] = [];
     for (const name of names) {
       if (this.#left.has(name) || this.#files.some((file) => file.name === name)) continue;
@@ -283,6 +284,8 @@ export class Spool implements Queue {
   }
 }
 
+const namesIn = (dir: string): string[] => fs.readdirSync(dir).filter((name) => FILE_NAME.test(name));
+
 const idOf = ({ file, first }: SpoolBatch): string => `${file.name}:${first}`;
 
 /** Consecutive numbers as ranges. */
@@ -371,9 +374,13 @@ class SpoolFile {
 
   /** Creates a file, locked and with its header before other processes can see its name. */
   static create({ dir, sync, now }: SpoolOptions): SpoolFile {
-    const name = `${String(now()).padStart(13, "0")}-${randomBytes(8).toString("hex")}.spool`;
-    const path = join(dir, name);
     try {
+      // A process that takes the files over sends them by name. Two files of one millisecond, or of a clock that
+      // was set back, must not change places. The first file of a client is created before it takes over any.
+      const newestMs = Math.max(-1, ...namesIn(dir).map((name) => Number(name.slice(0, 13))));
+      const ms = Math.min(Math.max(now(), newestMs + 1), NAME_MS_MAX);
+      const name = `${String(ms).padStart(13, "0")}-${randomBytes(8).toString("hex")}.spool`;
+      const path = join(dir, name);
       const { O_RDWR, O_APPEND, O_CREAT, O_EXCL } = fs.constants;
       const fd = fs.openSync(`${path}.new`, O_RDWR | O_APPEND | O_CREAT | O_EXCL | LOCK_AT_OPEN, 0o600);
       if (!lockNow(fd)) throw new Error("the new file is locked");

@@ -124,6 +124,42 @@ test("many events that were left are sent in batches, in order", async (t) => {
   assert.equal(filesIn(dir).length, 1);
 });
 
+test("files sort by age within a millisecond and behind a clock that was set back", async (t) => {
+  const dir = directory(t);
+  const clock = { now: 1_700_000_000_000 };
+  const open = () => spoolIn(dir, { maxBytes: 1e6, now: () => clock.now });
+  const names = Array.from({ length: 24 }, (_, i) => `r${i}`);
+  for (const half of [names.slice(0, 12), names.slice(12)]) {
+    const spool = open();
+    const padding = "x".repeat(250_000); // each fills a file
+    for (const name of half.slice(0, 3)) spool.push(encoded(JSON.stringify({ resource: name, padding })));
+    for (const name of half.slice(3)) spool.push(encoded(JSON.stringify({ resource: name })));
+    await spool.adopt();
+    spool.close();
+    clock.now -= 3_600_000;
+  }
+  assert.equal(filesIn(dir).length, 8);
+  const spool = open();
+  await spool.adopt();
+  const got = [];
+  for (let batch; (batch = spool.take());) {
+    got.push(...batch.members.map(({ text }) => JSON.parse(text).resource));
+    spool.settle(batch, batch.members);
+  }
+  assert.deepEqual(got, names);
+});
+
+test("a name never gets a fourteenth digit", (t) => {
+  const dir = directory(t);
+  const options = { now: () => 9_999_999_999_999 };
+  for (const name of ["r1", "r2"]) {
+    const spool = spoolIn(dir, options);
+    spool.push(encoded(textOf(name)));
+    spool.close();
+  }
+  assert.deepEqual(filesIn(dir).map((name) => name.slice(0, 14)), Array(2).fill("9999999999999-"));
+});
+
 test("damaged bytes are kept aside and reported, events behind them are sent", async (t) => {
   const dir = directory(t);
   const tail = `00000000 B 1 1 5 key\n${record(`E 2 1 ${textOf("r2")}`)}cut`;

@@ -26,6 +26,7 @@ except ImportError:  # Windows
 Warn = Callable[[str, str], None]
 _HEADER = "H sealog-spool 1"
 _FILE_BYTES = 8 << 20
+_NAME_MS_MAX = 9_999_999_999_999  # a name has room for 13 digits
 _NAME = re.compile(r"\d{13}-[0-9a-f]{16}\.spool")
 
 
@@ -312,6 +313,7 @@ class SpoolStore:
         self.held: Dict[str, SpooledBatch] = {}
         self.reasons: Dict[str, str] = {}
         self.ignored: Set[str] = set()  # files of another version
+        self.newest_ms = 0  # in the names of files that this process has held
         self.queued_events = self.queued_bytes = 0  # of `own`, not yet in a batch
         self.file_bytes = max(min(_FILE_BYTES, limits.spool_bytes // 8), 4096)
         if fcntl is None:
@@ -343,6 +345,7 @@ class SpoolStore:
             if journal.is_settled:
                 self._remove(journal)
                 continue
+            self.newest_ms = max(self.newest_ms, int(name[:13]))
             place = len(self.journals) - 1 if self.own in self.journals else len(self.journals)
             self.journals.insert(max(place, 0), journal)
             self.adopted += sum(journal.is_open(number) for number in range(journal.done, journal.end))
@@ -366,7 +369,10 @@ class SpoolStore:
         return None
 
     def _create(self) -> Journal:
-        name = "%013d-%s.spool" % (max(self.now_ms(), 0), secrets.token_hex(8))
+        # A process that takes the files over sends them by name. Two files of one millisecond, or of a clock
+        # that was set back, must not change places.
+        self.newest_ms = min(max(self.now_ms(), self.newest_ms + 1), _NAME_MS_MAX)
+        name = "%013d-%s.spool" % (self.newest_ms, secrets.token_hex(8))
         path = os.path.join(self.directory, name)
         try:
             fd = os.open(
