@@ -368,7 +368,7 @@ export class Sealog implements Logger {
       this.#queue.split(batch);
       return true;
     }
-    if (isRetryable(error) && (this.#queue.isDurable || failures < this.#numbers.maxAttempts)) return false;
+    if (isRetryable(error) && failures < this.#numbers.maxAttempts) return false;
     const isEventsFault = isRejection(error) || error.code === "event/idempotency_key_conflict";
     if (this.#queue.isDurable && !isEventsFault) {
       if (error.code !== this.#warnedOf) this.#warn(error); // once, not at each attempt

@@ -78,7 +78,7 @@ export function retryAfterOf(answer: ErrorAnswer): number | undefined {
   const text = answer.header("retry-after")?.trim();
   if (!text) return undefined;
   if (/^[0-9]+$/.test(text)) return Number(text);
-  const seconds = (Date.parse(text) - (Date.parse(answer.header("date") ?? "") || Date.now())) / 1000;
+  const seconds = (Date.parse(text) - Date.parse(answer.header("date") ?? "")) / 1000;
   return Number.isNaN(seconds) ? undefined : Math.max(0, seconds);
 }
 
@@ -87,7 +87,7 @@ export function errorOf(answer: ErrorAnswer): SealogError {
   const { status } = answer;
   const body = errorObjectOf(answer.text);
   const text = (name: string): string | undefined => (typeof body?.[name] === "string" ? body[name] : undefined);
-  const code = text("code");
+  const code = text("code") ?? codeByStatus(status);
   const facts = {
     code: code ?? "client/bad_answer",
     status,
@@ -107,6 +107,12 @@ export function errorOf(answer: ErrorAnswer): SealogError {
   if (status === 409) return new IdempotencyConflict(message, facts);
   if (/^(action|framework)\//.test(code)) return new ActionError(message, facts);
   return new ValidationError(message, facts);
+}
+
+/** For an answer without a Sealog error, such as that of a proxy: these statuses mean the same from anyone. */
+function codeByStatus(status: number): string | undefined {
+  if (status === 429) return "rate/limit_exceeded";
+  return status >= 500 ? "server/unavailable" : undefined;
 }
 
 function errorObjectOf(text: string): Record<string, unknown> | undefined {
