@@ -124,7 +124,11 @@ func New(options Options) (*Client, error) {
 	}
 	c := &Client{options: options, isTest: strings.HasPrefix(o.APIKey, "at_test_")}
 	c.endpoint = &endpoint{base: base, key: o.APIKey, timeout: o.Timeout, transport: o.Transport,
-		policy: policy{o.MaxAttempts, o.RetryBase, o.RetryBudget}}
+		policy: policy{o.MaxAttempts, o.RetryBase, o.RetryBudget},
+		onIncomplete: sync.OnceFunc(func() {
+			c.warn("client/incomplete_receipt", "a receipt lacks ChainSeq or Hash; "+
+				"let your proxy pass Sealog-Chain-Seq and Sealog-Hash")
+		})}
 	if o.CheckActions {
 		c.catalog = &catalog{client: c}
 	}
@@ -235,7 +239,7 @@ func (c *Client) Log(ctx context.Context, event Event, options ...LogOption) (Re
 	}
 	var found []Receipt
 	err = c.endpoint.attempts(ctx, r, func(a *answer) (problem failure) {
-		found, problem = receiptsOf(a, 1)
+		found, problem = c.endpoint.receiptsOf(a, 1)
 		return problem
 	}, nil)
 	if err != nil {

@@ -177,6 +177,8 @@ type endpoint struct {
 	timeout   time.Duration
 	transport http.RoundTripper
 	policy    policy
+	// Called for an answer whose ids prove that the events are stored, without the rest of the receipts.
+	onIncomplete func()
 }
 
 func parseURL(text string) (*url.URL, error) {
@@ -370,7 +372,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // Receipt is the service's confirmation that an event is sealed and on stable storage. Hash is empty for all
-// but the last event of a batch: that one covers the others.
+// but the last event of a batch: that one covers the others. Where a proxy removes the headers of receipts,
+// ChainSeq is 0 and Hash is empty.
 type Receipt struct {
 	LogID     string `json:"log_id"`
 	ChainSeq  uint64 `json:"chain_seq"`
@@ -380,7 +383,7 @@ type Receipt struct {
 }
 
 // receiptsOf reads the receipts of a batch, or of one event.
-func receiptsOf(a *answer, count int) ([]Receipt, failure) {
+func (e *endpoint) receiptsOf(a *answer, count int) ([]Receipt, failure) {
 	var body struct {
 		LogID     string   `json:"log_id"`
 		LogIDs    []string `json:"log_ids"`
@@ -396,13 +399,19 @@ func receiptsOf(a *answer, count int) ([]Receipt, failure) {
 	number, _, _ := strings.Cut(a.header.Get("Sealog-Chain-Seq"), "-")
 	first, err := strconv.ParseUint(number, 10, 64)
 	hash := a.header.Get("Sealog-Hash")
-	if a.status != http.StatusAccepted || len(ids) != count || err != nil || hash == "" {
+	if a.status != http.StatusAccepted || len(ids) != count {
 		return nil, badAnswer(a.status, fmt.Sprintf("the answer with status %d has no receipt", a.status))
+	}
+	if err != nil || hash == "" {
+		e.onIncomplete()
 	}
 	receipts := make([]Receipt, count)
 	for i, id := range ids {
-		receipts[i] = Receipt{LogID: id, ChainSeq: first + uint64(i), RequestID: body.RequestID,
+		receipts[i] = Receipt{LogID: id, RequestID: body.RequestID,
 			Replayed: a.header.Get("Idempotency-Replayed") == "true"}
+		if err == nil {
+			receipts[i].ChainSeq = first + uint64(i)
+		}
 	}
 	receipts[count-1].Hash = hash
 	return receipts, nil

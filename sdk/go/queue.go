@@ -348,7 +348,7 @@ func (q *queue) deliver(b *batch) error {
 	if !b.isSplit {
 		var receipts []Receipt
 		err := q.endpoint.attempts(q.ctx, postBatch(b.events, b.key), func(a *answer) (problem failure) {
-			receipts, problem = receiptsOf(a, len(b.events))
+			receipts, problem = q.endpoint.receiptsOf(a, len(b.events))
 			return problem
 		}, keep)
 		var problem failure
@@ -391,7 +391,7 @@ func (q *queue) deliver(b *batch) error {
 		var receipts []Receipt
 		alone := postOne(event, fmt.Sprintf("%s-%d", b.key, i))
 		err := q.endpoint.attempts(q.ctx, alone, func(a *answer) (problem failure) {
-			receipts, problem = receiptsOf(a, 1)
+			receipts, problem = q.endpoint.receiptsOf(a, 1)
 			return problem
 		}, keep)
 		var problem failure

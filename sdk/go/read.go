@@ -237,10 +237,13 @@ func (r *receipts) add(receipt Receipt) {
 func receiptLine(receipt Receipt) []byte {
 	line := struct {
 		LogID     string  `json:"log_id"`
-		ChainSeq  uint64  `json:"chain_seq"`
+		ChainSeq  *uint64 `json:"chain_seq"`
 		Hash      *string `json:"hash"`
 		RequestID string  `json:"request_id"`
-	}{receipt.LogID, receipt.ChainSeq, &receipt.Hash, receipt.RequestID}
+	}{receipt.LogID, &receipt.ChainSeq, &receipt.Hash, receipt.RequestID}
+	if receipt.ChainSeq == 0 {
+		line.ChainSeq = nil
+	}
 	if receipt.Hash == "" {
 		line.Hash = nil
 	}
@@ -324,7 +327,7 @@ func (c *Client) Audit(ctx context.Context) (Audit, error) {
 		switch {
 		case !event.IsSound() || event.LogID != receipt.LogID:
 			report.Changed = append(report.Changed, receipt.LogID)
-		case event.ChainSeq != receipt.ChainSeq:
+		case receipt.ChainSeq != 0 && event.ChainSeq != receipt.ChainSeq:
 			report.Moved = append(report.Moved, receipt.LogID)
 		case receipt.Hash != "" && event.Hash != receipt.Hash:
 			report.Changed = append(report.Changed, receipt.LogID)

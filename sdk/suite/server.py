@@ -328,6 +328,8 @@ class Server:
             )
         if "raw" in answer:
             status, extra, data = 0, {}, answer["raw"].encode("latin-1")
+        removed = {name.lower() for name in answer.get("without", [])}
+        extra = {name: value for name, value in extra.items() if name.lower() not in removed}
         return status, {**extra, **answer.get("headers", {})}, data
 
     def send(self, connection, answer, status, extra, data):

@@ -127,6 +127,7 @@ export class Sealog implements Logger {
   #order: Promise<unknown> = DONE; // the last `enqueue` that waits for the catalog
   #onEnd: (() => void)[] = [];
   #warnedOf = ""; // code of the failure that the sender has reported
+  #warnedIncomplete = false;
 
   constructor(options: Options = {}, parts: Parts = {}) {
     const env = (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env ?? {};
@@ -451,6 +452,12 @@ export class Sealog implements Logger {
   }
 
   #keep(receipts: readonly Receipt[]): void {
+    const isComplete = receipts.every(({ chain_seq }) => chain_seq !== undefined) && receipts.at(-1)?.hash !== undefined;
+    if (!isComplete && !this.#warnedIncomplete) {
+      this.#warnedIncomplete = true;
+      const message = "a receipt lacks chain_seq or hash; let your proxy pass Sealog-Chain-Seq and Sealog-Hash";
+      this.#warn(new SealogError(message, { code: "client/incomplete_receipt" }));
+    }
     try {
       this.#receipts.add(receipts);
     } catch (cause) {

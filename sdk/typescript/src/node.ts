@@ -108,20 +108,20 @@ class FileReceipts implements Receipts {
 
   add(receipts: readonly Receipt[]): void {
     const line = ({ log_id, chain_seq, hash, request_id }: Receipt): string =>
-      `${JSON.stringify({ log_id, chain_seq, hash: hash ?? null, request_id })}\n`;
+      `${JSON.stringify({ log_id, chain_seq: chain_seq ?? null, hash: hash ?? null, request_id })}\n`;
     appendFileSync(this.path, receipts.map(line).join(""));
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Receipt, void> {
     for await (const line of createInterface({ input: createReadStream(this.path) })) {
-      let kept: Omit<Partial<Receipt>, "hash"> & { hash?: string | null };
+      let kept: { log_id?: string; chain_seq?: number | null; hash?: string | null; request_id?: string };
       try {
         kept = JSON.parse(line) as typeof kept;
       } catch {
         continue; // the line that a crash has cut: the service has the event, and its receipt is lost
       }
       const { log_id = "", chain_seq, hash, request_id = "" } = kept;
-      yield { log_id, chain_seq, hash: hash ?? undefined, request_id, replayed: false };
+      yield { log_id, chain_seq: chain_seq ?? undefined, hash: hash ?? undefined, request_id, replayed: false };
     }
   }
 }

@@ -40,7 +40,7 @@ export function receiptsOf(answer: ErrorAnswer, count: number, isBatch: boolean)
   const body = objectOf(answer);
   const ids: unknown = isBatch ? body["log_ids"] : [body["log_id"]];
   const isWhole = Array.isArray(ids) && ids.length === count && ids.every((id) => typeof id === "string");
-  if (!isWhole) throw badAnswer(answer);
+  if (answer.status !== 202 || !isWhole) throw badAnswer(answer);
   const [, first] = /^([0-9]+)(?:-[0-9]+)?$/.exec(answer.header("sealog-chain-seq") ?? "") ?? [];
   const hash = answer.header("sealog-hash") ?? undefined;
   const request_id = typeof body["request_id"] === "string" ? body["request_id"] : answer.header("x-request-id") ?? "";

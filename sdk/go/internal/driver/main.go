@@ -359,8 +359,11 @@ func special(value any) any {
 }
 
 func receiptObject(receipt sealog.Receipt, event *sealog.Event) map[string]any {
-	object := map[string]any{"log_id": receipt.LogID, "chain_seq": receipt.ChainSeq,
-		"request_id": receipt.RequestID, "replayed": receipt.Replayed}
+	object := map[string]any{"log_id": receipt.LogID, "request_id": receipt.RequestID,
+		"replayed": receipt.Replayed}
+	if receipt.ChainSeq != 0 {
+		object["chain_seq"] = receipt.ChainSeq
+	}
 	if receipt.Hash != "" {
 		object["hash"] = receipt.Hash
 	}

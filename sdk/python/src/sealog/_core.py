@@ -62,10 +62,11 @@ Operation = Generator[Union[Request, Wait], Optional[Answer], T]
 
 
 class Receipt(NamedTuple):
-    """The service's word that an event is sealed. `hash` is absent for all but the last event of a batch."""
+    """The service's word that an event is sealed. `hash` is absent for all but the last event of a batch.
+    Where a proxy removes the headers of receipts, `chain_seq` and `hash` are absent."""
 
     log_id: str
-    chain_seq: int
+    chain_seq: Optional[int]
     hash: Optional[str]
     request_id: Optional[str]
     replayed: bool = False
@@ -197,20 +198,23 @@ def _members(answer: Answer) -> Dict[str, Any]:
     return value
 
 
-def receipts_of(answer: Answer, count: int) -> List[Receipt]:
-    """The receipts of a batch, or of one event."""
+def receipts_of(answer: Answer, count: int, on_incomplete: Callable[[], None]) -> List[Receipt]:
+    """The receipts of a batch, or of one event. on_incomplete: the ids prove that the events are stored, but
+    something on the way has removed the rest."""
     body, headers = _members(answer), answer.headers
     ids = body.get("log_ids", [body.get("log_id")])
-    first, _, _ = headers.get("sealog-chain-seq", "").partition("-")
+    number, _, _ = headers.get("sealog-chain-seq", "").partition("-")
+    first = int(number) if number.isdigit() else None
+    hash_ = headers.get("sealog-hash") or None
     complete = isinstance(ids, list) and len(ids) == count and all(isinstance(log_id, str) for log_id in ids)
-    if answer.status != 202 or not complete or not first.isdigit() or not headers.get("sealog-hash"):
+    if answer.status != 202 or not complete:
         raise bad_answer("the answer with status %d has no receipt" % answer.status, answer.status)
+    if first is None or hash_ is None:
+        on_incomplete()
     request_id, replayed = body.get("request_id"), headers.get("idempotency-replayed") == "true"
-    last = count - 1
-    return [
-        Receipt(log_id, int(first) + i, headers["sealog-hash"] if i == last else None, request_id, replayed)
-        for i, log_id in enumerate(ids)
-    ]
+    numbers = [None if first is None else first + i for i in range(count)]
+    hashes = [None] * (count - 1) + [hash_]
+    return [Receipt(*facts, request_id, replayed) for facts in zip(ids, numbers, hashes)]
 
 
 def post_one(event: bytes, key: str, headers: Mapping[str, str] = {}) -> Request:
@@ -222,10 +226,8 @@ def post_batch(events: Iterable[bytes], key: str) -> Request:
     return post_one(b'{"events":[' + b",".join(events) + b"]}", key)._replace(path="/v1/events/batch")
 
 
-def log(event: bytes, key: str, headers: Mapping[str, str], policy: Policy) -> Operation[Receipt]:
-    return (
-        yield from attempts(post_one(event, key, headers), lambda answer: receipts_of(answer, 1)[0], policy)
-    )
+def log(request: Request, policy: Policy, on_incomplete: Callable[[], None]) -> Operation[Receipt]:
+    return (yield from attempts(request, lambda answer: receipts_of(answer, 1, on_incomplete)[0], policy))
 
 
 class Batch:
@@ -240,6 +242,7 @@ def deliver(
     policy: Policy,
     end: Callable[[int, Union[Receipt, SealogError]], None],
     split: Callable[[], None],
+    on_incomplete: Callable[[], None],
     on_failure: Optional[Callable[[SealogError, int], None]] = None,
 ) -> Operation[None]:
     """Sends a batch and calls end(index, result) once for each event. split() makes the decision to isolate
@@ -250,7 +253,7 @@ def deliver(
         try:
             request = post_batch(batch.events, batch.key)
             receipts = yield from attempts(
-                request, lambda answer: receipts_of(answer, count), policy, on_failure
+                request, lambda answer: receipts_of(answer, count, on_incomplete), policy, on_failure
             )
         except SealogError as error:
             if not is_about_the_event(error) or isinstance(error, IdempotencyConflict):
@@ -267,10 +270,8 @@ def deliver(
             continue  # ended before a restart
         request = post_one(event, "%s-%d" % (batch.key, index))
         try:
-            end(
-                index,
-                (yield from attempts(request, lambda answer: receipts_of(answer, 1)[0], policy, on_failure)),
-            )
+            read = lambda answer: receipts_of(answer, 1, on_incomplete)[0]  # noqa: E731
+            end(index, (yield from attempts(request, read, policy, on_failure)))
         except SealogError as error:
             end(index, error)
 
@@ -398,13 +399,13 @@ def audit(receipts: Iterable[Receipt], dropped: int, policy: Policy) -> Operatio
             report.missing.append(receipt.log_id)
             before = None
             continue
-        if before and before[0].hash is None and before[0].chain_seq + 1 == receipt.chain_seq:
+        if before and before[0].hash is None and (before[0].chain_seq or 0) + 1 == receipt.chain_seq:
             if event.get("prev_hash") != before[1].get("hash") and before[0].log_id not in report.changed:
                 report.changed.append(before[0].log_id)
         before = receipt, event
         if not event.is_sound or event.get("log_id") != receipt.log_id:
             report.changed.append(receipt.log_id)
-        elif event.get("chain_seq") != receipt.chain_seq:
+        elif receipt.chain_seq is not None and event.get("chain_seq") != receipt.chain_seq:
             report.moved.append(receipt.log_id)
             before = None
         elif receipt.hash is not None and event.get("hash") != receipt.hash:

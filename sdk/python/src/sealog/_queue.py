@@ -34,6 +34,7 @@ class Queue:
         policy: Policy,
         end: End,
         warn: Warn,
+        on_incomplete: Callable[[], None],
         now_ms: Callable[[], int],
         flush_interval_s: float,
         adopt_interval_s: float,
@@ -42,6 +43,7 @@ class Queue:
     ) -> None:
         self._store, self._exchange, self._policy, self._end, self._warn = store, exchange, policy, end, warn
         self._now_ms, self._blocks, self._exit_timeout_s = now_ms, blocks, exit_timeout_s
+        self._on_incomplete = on_incomplete
         self._flush_interval_s, self._adopt_interval_s = flush_interval_s, adopt_interval_s
         self._begin()
         if isinstance(store, SpoolStore):
@@ -196,7 +198,12 @@ class Queue:
             try:
                 self._drive(
                     deliver(
-                        batch, self._policy, self._end_of(batch), self._split_of(batch), self._keep_of(batch)
+                        batch,
+                        self._policy,
+                        self._end_of(batch),
+                        self._split_of(batch),
+                        self._on_incomplete,
+                        self._keep_of(batch),
                     )
                 )
             except _Stopped:

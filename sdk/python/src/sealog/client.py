@@ -118,6 +118,7 @@ class Base:
         self._is_test = key.startswith("at_test_")
         self._on_receipt, self._on_error, self._on_warning = on_receipt, on_error, on_warning
         self._before_send, self._trace_metadata = before_send, trace_metadata
+        self._warned_incomplete = False
         self._policy, self._timeout = Policy(max_attempts, retry_base, retry_budget), timeout
         self._catalog = Catalog(self._policy) if check_actions else None
         self._receipts = Receipts(os.fspath(receipts) if receipts is not None else None)
@@ -137,6 +138,7 @@ class Base:
             self._policy,
             self._end,
             self._warn,
+            self._warn_incomplete,
             now_ms,
             flush_interval,
             adopt_interval,
@@ -223,6 +225,12 @@ class Base:
             except Exception:
                 logger.exception("on_warning failed")
 
+    def _warn_incomplete(self) -> None:
+        if not self._warned_incomplete:
+            self._warned_incomplete = True
+            message = "a receipt lacks chain_seq or hash; let your proxy pass Sealog-Chain-Seq and Sealog-Hash"
+            self._warn("client/incomplete_receipt", message)
+
     def _log_operation(
         self, event: Union[str, Event], fields: Dict[str, Any], key: Optional[str]
     ) -> Operation[Receipt]:
@@ -232,7 +240,8 @@ class Base:
         body = encode(merged)
         if self._catalog:
             yield from self._catalog.check(merged)
-        receipt = yield from _core.log(body, key or new_key(), headers, self._policy)
+        request = _core.post_one(body, key or new_key(), headers)
+        receipt = yield from _core.log(request, self._policy, self._warn_incomplete)
         self._receipts.add([receipt])
         return receipt
 

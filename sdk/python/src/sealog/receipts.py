@@ -57,9 +57,9 @@ class Receipts:
             for line in file:
                 try:
                     values = json.loads(line)
-                    yield Receipt(
-                        values["log_id"], int(values["chain_seq"]), values["hash"], values["request_id"]
-                    )
+                    number = values["chain_seq"]
+                    number = int(number) if number is not None else None
+                    yield Receipt(values["log_id"], number, values["hash"], values["request_id"])
                 except (ValueError, TypeError, KeyError):
                     continue  # a write that a crash interrupted; its event is still in the spool
 
