@@ -47,11 +47,13 @@ tools:
 sdk: _sealog
     SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/python/check
     SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/typescript/check
+    SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/go/check
 
 # Each library with its spool, its application killed thirty times and the server twenty: nothing lost, nothing twice, in order.
 sdk-ledgers: _sealog
     SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" python3 sdk/python/tests/ledger.py
     SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" node sdk/typescript/test/ledger.mjs 30 20
+    SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/go/check ledger
 
 # As `cargo test` builds it (an example brings in the features that tests have), so that nothing is built twice.
 _sealog:
