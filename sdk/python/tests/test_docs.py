@@ -22,10 +22,16 @@ class Examples(unittest.TestCase):
                 ACTIONS.setdefault(name, [])
             environment = {**os.environ, "SEALOG_URL": server.url, "SEALOG_API_KEY": KEY}
             environment["PYTHONPATH"] = str(ROOT / "sdk/python/src")
+            program = os.environ.get("SEALOG_BIN")
+            if program:
+                command = [os.path.abspath(program), "actions", "--emit", "py", "--output", "actions.py"]
+                subprocess.run(command, cwd=folder, env=environment, check=True)
             for number, block in enumerate(blocks, 1):
+                if "import actions" in block and not program:
+                    continue
                 with self.subTest("%s, example %d" % (page, number)):
                     code = replace(block, server.url)
-                    command = [sys.executable, "-W", "error", "-c", code]
+                    command = [sys.executable, "-W", "error", "-c", code]  # `import actions`: from the folder
                     done = subprocess.run(
                         command,
                         cwd=folder,

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { isMissing, startService } from "./server.mjs";
+import { BINARY, isMissing, startService } from "./server.mjs";
 
 const run = promisify(execFile);
 const PACKAGE = fileURLToPath(new URL("..", import.meta.url));
@@ -43,14 +43,15 @@ test("every example of the documents compiles strictly and runs", { skip: isMiss
   symlinkSync(join(PACKAGE, "node_modules/@types/node"), join(dir, "node_modules/@types/node"));
   writeFileSync(join(dir, "package.json"), '{"type":"module"}');
   for (const { name, code } of all) writeFileSync(join(dir, `${name}.ts`), code);
+  const service = await startService();
+  t.after(service.stop);
+  const env = { ...process.env, SEALOG_URL: service.url, SEALOG_API_KEY: service.liveKey };
+  await run(BINARY, ["actions", "--emit", "ts", "--output", "actions.ts"], { cwd: dir, env });
   const options = "--strict --noUncheckedIndexedAccess --module nodenext --target es2022 --types node".split(" ");
   const tsc = join(PACKAGE, "node_modules/typescript/bin/tsc");
   await run(process.execPath, [tsc, ...options, ...all.map(({ name }) => `${name}.ts`)], { cwd: dir })
     .catch(({ stdout }) => assert.fail(stdout));
 
-  const service = await startService();
-  t.after(service.stop);
-  const env = { ...process.env, SEALOG_URL: service.url, SEALOG_API_KEY: service.liveKey };
   for (const { name, heading } of all) {
     const { stdout, stderr } = await run(process.execPath, [`${name}.js`], { cwd: dir, env, timeout: 60_000 })
       .catch(({ message }) => assert.fail(`${heading}: ${message}`));

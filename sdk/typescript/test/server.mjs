@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
-const BINARY = process.env.SEALOG_BIN ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), "debug/sealog");
+export const BINARY = process.env.SEALOG_BIN ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), "debug/sealog");
 const PATIENCE_MS = 60_000;
 
 /** For the option `skip` of a test: why there is no service, or false. */

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from ._context import context
 from ._core import Audit, Receipt, Verification
+from ._event import Event
 from ._http import VERSION as __version__
 from ._spool import HeldBatch
 from .client import Client, pseudonymize
@@ -35,6 +36,7 @@ __all__ = [
     "ChainResult",
     "Client",
     "Closed",
+    "Event",
     "HeldBatch",
     "IdempotencyConflict",
     "NotFound",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import difflib
 import json
-from typing import Any, Mapping, Optional, Set
+from typing import Any, Mapping, Optional, Set, TypedDict
 
 from .errors import ValidationError
 
@@ -14,6 +14,25 @@ TEXT_FIELDS = frozenset(
 )
 EVENT_BYTES_MAX = 262_144
 _DEPTH_MAX = 200  # of the search for what is wrong; the encoder itself goes deeper
+
+
+class _Action(TypedDict):
+    action: str
+
+
+class Event(_Action, total=False):
+    """For type checkers: `event: Event = {"action": "user.login"}` finds misspelt fields. `log` and `enqueue`
+    also take any other mapping."""
+
+    actor_id: Optional[str]
+    actor_type: Optional[str]
+    resource: Optional[str]
+    resource_type: Optional[str]
+    severity: Optional[str]
+    session_id: Optional[str]
+    ts_client: Optional[str]
+    metadata: Optional[Mapping[str, Any]]
+
 
 _encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 

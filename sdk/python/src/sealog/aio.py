@@ -12,7 +12,7 @@ from . import _core
 from ._core import Answer, Audit, Operation, Receipt, Request, Verification, Wait, bad_answer
 from ._event import encode
 from ._http import IDLE_MAX, LINE, REST, Address, Cut, cut, response
-from .client import Base, Event
+from .client import AnyEvent, Base
 from .errors import TransportError
 from .verify import StoredEvent
 
@@ -111,7 +111,7 @@ class AsyncClient(Base):
 
     async def log(
         self,
-        event: Union[str, Event],
+        event: Union[str, AnyEvent],
         *,
         actor_id: Optional[str] = None,
         resource: Optional[str] = None,
@@ -138,7 +138,7 @@ class AsyncClient(Base):
 
     async def enqueue(
         self,
-        event: Union[str, Event],
+        event: Union[str, AnyEvent],
         *,
         actor_id: Optional[str] = None,
         resource: Optional[str] = None,

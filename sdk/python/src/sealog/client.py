@@ -27,7 +27,7 @@ from .verify import StoredEvent
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Client")
-Event = Mapping[str, Any]
+AnyEvent = Mapping[str, Any]  # `Event` is one, too
 OnReceipt = Callable[[Receipt, Dict[str, Any]], None]
 OnError = Callable[[SealogError, Dict[str, Any]], None]
 logger = logging.getLogger("sealog")
@@ -54,7 +54,7 @@ class Base:
         on_receipt: Optional[OnReceipt] = None,
         on_error: Optional[OnError] = None,
         on_warning: Optional[Callable[[str, str], None]] = None,
-        before_send: Optional[Callable[[Dict[str, Any]], Optional[Event]]] = None,
+        before_send: Optional[Callable[[Dict[str, Any]], Optional[AnyEvent]]] = None,
         spool_dir: Union[str, "os.PathLike[str]", None] = None,
         spool_sync: bool = False,
         spool_max_bytes: int = 268_435_456,
@@ -161,7 +161,7 @@ class Base:
     # --- For the clients ---
 
     def _merge(
-        self, event: Union[str, Event], fields: Dict[str, Any]
+        self, event: Union[str, AnyEvent], fields: Dict[str, Any]
     ) -> Tuple[Dict[str, Any], Dict[str, str]]:
         """The event with the context's fields, after before_send; and the headers of its request."""
         if self._queue.is_closed:
@@ -232,7 +232,7 @@ class Base:
             self._warn("client/incomplete_receipt", message)
 
     def _log_operation(
-        self, event: Union[str, Event], fields: Dict[str, Any], key: Optional[str]
+        self, event: Union[str, AnyEvent], fields: Dict[str, Any], key: Optional[str]
     ) -> Operation[Receipt]:
         merged, headers = self._merge(event, fields)
         if key is not None and not re.fullmatch(r"[!-~]{1,255}", key):
@@ -245,7 +245,7 @@ class Base:
         self._receipts.add([receipt])
         return receipt
 
-    def _enqueue_operation(self, event: Union[str, Event], fields: Dict[str, Any]) -> Operation[bytes]:
+    def _enqueue_operation(self, event: Union[str, AnyEvent], fields: Dict[str, Any]) -> Operation[bytes]:
         merged, _ = self._merge(event, fields)
         body = encode(merged)
         if self._catalog:
@@ -294,7 +294,7 @@ class Client(Base):
 
     def log(
         self,
-        event: Union[str, Event],
+        event: Union[str, AnyEvent],
         *,
         actor_id: Optional[str] = None,
         resource: Optional[str] = None,
@@ -321,7 +321,7 @@ class Client(Base):
 
     def enqueue(
         self,
-        event: Union[str, Event],
+        event: Union[str, AnyEvent],
         *,
         actor_id: Optional[str] = None,
         resource: Optional[str] = None,

@@ -4,7 +4,9 @@ const { Recorder } = require("sealog/testing");
 const { mkdtempSync } = require("node:fs");
 
 if (!(Sealog.prototype instanceof Portable)) throw new Error("two copies of the client");
-const fetch = async (_, { body }) => new Response(JSON.stringify({ log_ids: JSON.parse(body).events.map(() => "ID") }), { status: 202 });
+const headers = { "Sealog-Chain-Seq": "1-1", "Sealog-Hash": "ab" };
+const fetch = async (_, { body }) =>
+  new Response(JSON.stringify({ log_ids: JSON.parse(body).events.map(() => "ID") }), { status: 202, headers });
 const receipts = [];
 const sealog = new Sealog({
   url: "https://audit.example.com", apiKey: `at_live_${"k".repeat(49)}`, fetch, spoolDir: mkdtempSync("spool-"),

@@ -7,7 +7,7 @@ const fetch = async (url, init) => {
   requests.push({ url, ...init });
   const count = url.endsWith("/batch") ? JSON.parse(init.body).events.length : 0;
   const ids = count ? { log_ids: Array(count).fill("ID") } : { log_id: "ID" };
-  return new Response(JSON.stringify({ ...ids, request_id: "req_1" }), { status: 202, headers: { "Sealog-Chain-Seq": "1" } });
+  return new Response(JSON.stringify({ ...ids, request_id: "req_1" }), { status: 202, headers: { "Sealog-Chain-Seq": "1", "Sealog-Hash": "ab" } });
 };
 const receipts = [];
 const sealog = new Sealog({
