@@ -100,16 +100,18 @@ export class Http {
     }
     const reason = deepestOf(cause);
     const other = protocol === "https:" ? "http" : "https";
+    const isTls = /SSL|TLS|CERT|SIGNED|UNABLE_TO/.test(reason.code)
+      || (protocol === "https:" && TLS_MESSAGE.test(reason.message));
     const advice = PROTOCOL_MISMATCH.test(`${reason.code} ${reason.message}`)
       ? `; if this port speaks ${other.toUpperCase()}, set \`url\` to ${other}://…`
       : "";
-    const isTls = /SSL|TLS|CERT|SIGNED|UNABLE_TO/.test(reason.code);
     const message = `no answer from ${origin}: ${reason.message || reason.code || "the connection failed"}${advice}`;
     return new TransportError(message, { code: isTls ? "client/tls" : "client/connection", cause });
   }
 }
 
-const PROTOCOL_MISMATCH = /HPE_|SSL|TLS|UND_ERR_SOCKET|ECONNRESET|other side closed|invalid http/i;
+const PROTOCOL_MISMATCH = /HPE_|SSL|TLS|UND_ERR_SOCKET|ECONNRESET|other side closed|invalid http|corrupt message/i;
+const TLS_MESSAGE = /TLS handshake|certificate|corrupt message|fatal alert/; // Bun and Deno (rustls) have no code
 
 /** fetch hides the reason ("fetch failed") in a chain of causes. */
 function deepestOf(error: unknown): { code: string; message: string } {
