@@ -33,6 +33,8 @@ export interface Options {
   beforeSend?: ((event: Event) => Event) | undefined;
   /** Checks actions against the catalog before anything is sent. */
   checkActions?: boolean | undefined;
+  /** Adds `trace_id` and `span_id` of the context's `traceparent` to the metadata of each event. */
+  traceMetadata?: boolean | undefined;
   /** If the queue is full, `enqueue` waits for room ("block", the default) or throws `QueueFull`. */
   onFull?: "block" | "error" | undefined;
   queueMaxEvents?: number | undefined;
@@ -85,7 +87,7 @@ const BATCH_EVENTS_MAX = 100; // the service takes no more
 
 const OPTION_NAMES = new Set([
   ...Object.keys(NUMBERS), "url", "apiKey", "onReceipt", "onError", "onWarning", "beforeSend", "checkActions", "onFull",
-  "fetch",
+  "traceMetadata", "fetch",
 ]);
 
 /** Parts that another runtime provides; `sealog/node` has a spool, receipts in a file and a context. */
@@ -98,6 +100,7 @@ export interface Parts {
   adoptIntervalMs?: number;
 }
 
+const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f-]{2,200}$/;
 const E_MAIL = /^[^@\s]+@[^@\s]+\.[^@\s]+$/;
 const DONE = Promise.resolve(); // returned by every `enqueue` that need not wait
 
@@ -128,6 +131,7 @@ export class Sealog implements Logger {
   #onEnd: (() => void)[] = [];
   #warnedOf = ""; // code of the failure that the sender has reported
   #warnedIncomplete = false;
+  #unkept = 0; // receipts that could not be written
 
   constructor(options: Options = {}, parts: Parts = {}) {
     const env = (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env ?? {};
@@ -172,7 +176,7 @@ export class Sealog implements Logger {
     }
     await this.#catalog?.check(prepared);
     await randomReady();
-    const { traceparent } = context ?? {};
+    const traceparent = traceparentOf(context);
     const call: Call = { method: "POST", path: "/v1/events", body: text, idempotencyKey: key ?? newKey(), traceparent };
     const receipts = await this.#retrying(call, (answer) => receiptsOf(answer, 1, false));
     this.#keep(receipts);
@@ -260,12 +264,14 @@ export class Sealog implements Logger {
   }
 
   /** Reads the acknowledged events back, recomputes their hashes and compares them with the receipts. */
-  audit(receipts: Receipts = this.#receipts): Promise<AuditReport> {
-    return auditReceipts((path) => this.#get(path), receipts);
+  async audit(receipts: Receipts = this.#receipts): Promise<AuditReport> {
+    const report = await auditReceipts((path) => this.#get(path), receipts);
+    if (receipts === this.#receipts) report.dropped += this.#unkept;
+    return report;
   }
 
   #prepare(event: Event, context: Context | undefined): Event {
-    let prepared = context ? merged(event, context) : event;
+    let prepared = context ? merged(event, this.#options.traceMetadata ? withTrace(context) : context) : event;
     const { beforeSend } = this.#options;
     if (beforeSend) {
       const fail = (problem: string, cause?: unknown): ValidationError =>
@@ -447,7 +453,7 @@ export class Sealog implements Logger {
   }
 
   #get(path: string): Promise<ErrorAnswer> {
-    const traceparent = this.#parts.context?.()?.traceparent;
+    const traceparent = traceparentOf(this.#parts.context?.());
     return this.#retrying({ method: "GET", path, traceparent }, (answer) => answer);
   }
 
@@ -461,6 +467,7 @@ export class Sealog implements Logger {
     try {
       this.#receipts.add(receipts);
     } catch (cause) {
+      this.#unkept += receipts.length;
       const message = `cannot keep ${receipts.length} receipts: ${String(cause)}; audit() will not cover these events`;
       this.#warn(new SealogError(message, { code: "client/receipts", cause }));
     }
@@ -502,6 +509,15 @@ function numbersOf(options: Options): Numbers {
   }
   if (numbers.batchMaxEvents > BATCH_EVENTS_MAX) throw badOption("batchMaxEvents", `is at most ${BATCH_EVENTS_MAX}`);
   return numbers;
+}
+
+/** A text that has not the form would be refused as a header. */
+const traceparentOf = (context: Context | undefined): string | undefined =>
+  (context?.traceparent !== undefined && TRACEPARENT.test(context.traceparent) ? context.traceparent : undefined);
+
+function withTrace(context: Context): Context {
+  const [, trace_id, span_id] = TRACEPARENT.exec(context.traceparent ?? "") ?? [];
+  return trace_id === undefined ? context : { ...context, metadata: { trace_id, span_id, ...context.metadata } };
 }
 
 /** The event, with what the context has and the event does not set. */

@@ -66,7 +66,6 @@ export function fastifyContext<Request extends IncomingRequest = IncomingRequest
 }
 
 const ID = /^[\x21-\x7e]{1,128}$/;
-const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}/;
 
 function contextReader<Request extends IncomingRequest>(
   { trustedProxies = [], actor, session }: MiddlewareOptions<Request>,
@@ -81,7 +80,7 @@ function contextReader<Request extends IncomingRequest>(
         request_id: ID.test(id) ? id : undefined,
       },
     };
-    if (TRACEPARENT.test(header("traceparent"))) context.traceparent = header("traceparent");
+    if (header("traceparent") !== "") context.traceparent = header("traceparent"); // `log` checks its form
     const late = (name: "actor_id" | "session_id", read: (request: Request) => string | null | undefined): void => {
       let assigned: string | null | undefined;
       Object.defineProperty(context, name, {

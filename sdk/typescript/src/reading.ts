@@ -62,6 +62,8 @@ export interface AuditReport {
   missing: string[];
   changed: string[];
   moved: string[];
+  /** Receipts that could not be kept, so that these events were not checked. */
+  dropped: number;
   all_there: boolean;
 }
 
@@ -131,7 +133,7 @@ export async function verifyRange(get: Get, from_seq = 1, to_seq?: number): Prom
  * Reads every acknowledged event back and compares it with its receipt. The first rule that applies decides.
  */
 export async function auditReceipts(get: Get, receipts: Receipts): Promise<AuditReport> {
-  const report: AuditReport = { checked: 0, missing: [], changed: [], moved: [], all_there: true };
+  const report: AuditReport = { checked: 0, missing: [], changed: [], moved: [], dropped: 0, all_there: true };
   /** The event before, whose receipt has no hash: the next event's `prev_hash` has to confirm it. */
   let unconfirmed: StoredEvent | undefined;
   for await (const receipt of receipts) {
@@ -148,6 +150,7 @@ export async function auditReceipts(get: Get, receipts: Receipts): Promise<Audit
     }
     unconfirmed = event && !list && receipt.hash === undefined ? event : undefined;
   }
+  report.dropped = receipts.dropped ?? 0;
   report.all_there = report.missing.length + report.changed.length + report.moved.length === 0;
   return report;
 }

@@ -16,18 +16,26 @@ export interface Receipt {
 /** Receipts that `audit` compares with the service, in the order in which they were received. */
 export interface Receipts extends AsyncIterable<Receipt> {
   add(receipts: readonly Receipt[]): void;
+  /** How many receipts there was no room for. */
+  readonly dropped?: number;
 }
 
 /** The newest receipts. */
 export class MemoryReceipts implements Receipts {
   #kept: Receipt[] = [];
+  #added = 0;
 
   constructor(private readonly most = 10_000) {}
 
   add(receipts: readonly Receipt[]): void {
     for (const receipt of receipts) this.#kept.push(receipt);
+    this.#added += receipts.length;
     // Cut now and then: each cut copies the array.
     if (this.#kept.length >= 2 * this.most) this.#kept = this.#kept.slice(-this.most);
+  }
+
+  get dropped(): number {
+    return Math.max(0, this.#added - this.most);
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Receipt, void> {

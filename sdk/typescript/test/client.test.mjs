@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { QueueFull, Sealog, ValidationError } from "../dist/esm/index.js";
+import { MemoryReceipts } from "../dist/esm/receipts.js";
 import { gate, KEY, service, URL_ } from "./service.mjs";
 
 const event = (resource, more) => ({ action: "user.login", resource, ...more });
@@ -183,5 +184,23 @@ test("a flush does not wait for events that are queued after it", async () => {
   assert.equal(await flushed, 0);
   assert.equal(client.pending, 1);
   holds[1].open();
+  await client.close();
+});
+
+test("audit says how many receipts it could not check: no room in memory, or a file that fails", async () => {
+  const kept = new MemoryReceipts(3);
+  const receipt = (chain_seq) => ({ log_id: `${chain_seq}`, chain_seq, hash: undefined, request_id: "", replayed: false });
+  for (let i = 1; i <= 3; i++) kept.add([receipt(i)]);
+  assert.equal(kept.dropped, 0);
+  for (let i = 4; i <= 20; i += 2) kept.add([receipt(i), receipt(i + 1)]);
+  const numbers = [];
+  for await (const { chain_seq } of kept) numbers.push(chain_seq);
+  assert.deepEqual([numbers, kept.dropped], [[19, 20, 21], 18]);
+
+  const broken = { add() { throw new Error("disk full"); }, async *[Symbol.asyncIterator]() {} };
+  const options = { url: URL_, apiKey: KEY, fetch: service().fetch, onWarning() {} };
+  const client = new Sealog(options, { receipts: broken });
+  await client.log(event("r1"));
+  assert.equal((await client.audit()).dropped, 1);
   await client.close();
 });

@@ -138,7 +138,8 @@ func (d *driver) run(s *step) (any, error) {
 	case "audit":
 		report, err := d.client.Audit(ctx)
 		return map[string]any{"checked": report.Checked, "missing": orEmpty(report.Missing),
-			"changed": orEmpty(report.Changed), "moved": orEmpty(report.Moved), "all_there": report.AllThere()}, err
+			"changed": orEmpty(report.Changed), "moved": orEmpty(report.Moved), "all_there": report.AllThere(),
+			"dropped": report.Dropped}, err
 	case "list":
 		return d.list(ctx, s)
 	case "get":
@@ -212,7 +213,8 @@ func (d *driver) new(options map[string]any) error {
 		QueueMaxEvents: int(number("queue_max_events")), QueueMaxBytes: number("queue_max_bytes"),
 		BatchMaxEvents: int(number("batch_max_events")), BatchMaxBytes: number("batch_max_bytes"),
 		MaxAttempts: int(number("max_attempts")), CheckActions: isTrue("check_actions"),
-		RetryBase: span("retry_base_ms"), RetryBudget: span("retry_budget_ms"), Timeout: span("timeout_ms"),
+		TraceMetadata: isTrue("trace_metadata"),
+		RetryBase:     span("retry_base_ms"), RetryBudget: span("retry_budget_ms"), Timeout: span("timeout_ms"),
 		FlushInterval: span("flush_interval_ms"), AdoptInterval: span("adopt_interval_ms"),
 		HoldAfter: span("hold_after_ms"),
 		Now:       func() time.Time { return time.Now().Add(offset) },
