@@ -180,7 +180,10 @@ func TestTheExamplesOfTheDocumentationRun(t *testing.T) {
 	if out := run("go", "run", "./bodies"); !strings.Contains(out, fmt.Sprint(bodies, " examples")) {
 		t.Error(out)
 	}
-	run("go", "run", "./whole")
+	receipt := regexp.MustCompile(`^[0-9A-Z]{26} \d+ [0-9a-f]{64}\n$`)
+	if out := run("go", "run", "./whole"); !receipt.MatchString(out) {
+		t.Errorf("the first example printed %q", out)
+	}
 	_ = input.Close()
 	rest, _ := io.ReadAll(lines)
 	if err := server.Wait(); err != nil || strings.TrimSpace(string(rest)) != "1" {

@@ -41,6 +41,8 @@ class Examples(unittest.TestCase):
                         timeout=60,
                     )
                     self.assertEqual(done.returncode, 0, done.stdout.decode() + block)
+                    if number == 1 and "print(receipt" in block:
+                        self.assertRegex(done.stdout.decode(), r"^[0-9A-Z]{26} \d+ [0-9a-f]{64}\n$")
             self.assertEqual(
                 server.service.stored().count("document/249"),
                 1 if "document/{number}" in "".join(blocks) else 0,

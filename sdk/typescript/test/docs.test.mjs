@@ -16,6 +16,7 @@ const PAGES = { readme: join(PACKAGE, "README.md"), guide: join(PACKAGE, "../../
 
 /** Parts of the output that the page promises, by the heading above the example. */
 const PRINTED = {
+  "Log an event": /^[0-9A-Z]{26} \d+ [0-9a-f]{64}$/m,
   "Log without waiting": /stored document\/42 \S+\nstored document\/42 \S+/,
   "Errors and retries": /^action\/invalid did you mean user\.login$/m,
   "Read and verify": /^[1-9]\d* [a-z.]+\ntrue\ntrue$/m,
