@@ -458,8 +458,8 @@ export class Sealog implements Logger {
   }
 
   #keep(receipts: readonly Receipt[]): void {
-    const isComplete = receipts.every(({ chain_seq }) => chain_seq !== undefined) && receipts.at(-1)?.hash !== undefined;
-    if (!isComplete && !this.#warnedIncomplete) {
+    const { chain_seq, hash } = receipts[receipts.length - 1] ?? {};
+    if ((chain_seq === undefined || hash === undefined) && !this.#warnedIncomplete) {
       this.#warnedIncomplete = true;
       const message = "a receipt lacks chain_seq or hash; let your proxy pass Sealog-Chain-Seq and Sealog-Hash";
       this.#warn(new SealogError(message, { code: "client/incomplete_receipt" }));

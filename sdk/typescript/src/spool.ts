@@ -375,8 +375,8 @@ class SpoolFile {
   /** Creates a file, locked and with its header before other processes can see its name. */
   static create({ dir, sync, now }: SpoolOptions): SpoolFile {
     try {
-      // A process that takes the files over sends them by name. Two files of one millisecond, or of a clock that
-      // was set back, must not change places. The first file of a client is created before it takes over any.
+      // A process that takes the files over sends them by name. Two files of one millisecond, or of a clock
+      // that was set back, must not change places. A client creates its first file before it takes over any.
       const newestMs = Math.max(-1, ...namesIn(dir).map((name) => Number(name.slice(0, 13))));
       const ms = Math.min(Math.max(now(), newestMs + 1), NAME_MS_MAX);
       const name = `${String(ms).padStart(13, "0")}-${randomBytes(8).toString("hex")}.spool`;

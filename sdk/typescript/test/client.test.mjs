@@ -189,7 +189,8 @@ test("a flush does not wait for events that are queued after it", async () => {
 
 test("audit says how many receipts it could not check: no room in memory, or a file that fails", async () => {
   const kept = new MemoryReceipts(3);
-  const receipt = (chain_seq) => ({ log_id: `${chain_seq}`, chain_seq, hash: undefined, request_id: "", replayed: false });
+  const receipt = (chain_seq) =>
+    ({ log_id: `${chain_seq}`, chain_seq, hash: undefined, request_id: "", replayed: false });
   for (let i = 1; i <= 3; i++) kept.add([receipt(i)]);
   assert.equal(kept.dropped, 0);
   for (let i = 4; i <= 20; i += 2) kept.add([receipt(i), receipt(i + 1)]);

@@ -7,7 +7,9 @@ import fastify from "fastify";
 import { currentContext, expressContext, fastifyContext } from "../../dist/esm/node.js";
 import { Recorder } from "../../dist/esm/testing.js";
 
-const OPTIONS = { trustedProxies: ["127.0.0.0/8"], actor: (request) => request.user?.id, session: (request) => request.sid };
+const OPTIONS = {
+  trustedProxies: ["127.0.0.0/8"], actor: (request) => request.user?.id, session: (request) => request.sid,
+};
 const TRACE = `00-${"a".repeat(32)}-${"b".repeat(16)}-01`;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
