@@ -8,7 +8,9 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends build-essential \
  && rm -rf /var/lib/apt/lists/*
 COPY . .
-RUN cargo build --release --locked -p sealog \
+# Which commit this is: the context has no repository. `docker build --build-arg COMMIT="$(git rev-parse --short=12 HEAD)" .`
+ARG COMMIT=""
+RUN SEALOG_COMMIT="$COMMIT" cargo build --release --locked -p sealog \
  && install -D -m 0755 target/release/sealog /out/usr/bin/sealog \
  && install -d -m 0700 -o 10001 -g 10001 /out/data
 

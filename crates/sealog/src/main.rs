@@ -67,7 +67,7 @@ fn run(name: &str, matches: &ArgMatches) -> Result<ExitCode, Failure> {
 fn command() -> Command {
     Command::new("sealog")
         .about("Tamper-evident audit event log")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(concat!(env!("CARGO_PKG_VERSION"), " (", env!("SEALOG_BUILD"), ")"))
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(config::with_flags(Command::new("serve").about("Run the server").long_about(

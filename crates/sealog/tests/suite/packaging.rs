@@ -61,6 +61,13 @@ fn systemd_understands_the_unit_and_its_exposure_is_the_documented_one() {
 }
 
 #[test]
+fn the_version_names_the_commit_and_the_profile_of_the_build() {
+    let said = good(Command::new(SEALOG).arg("--version"));
+    // A build of developers does not know its commit: it would be linked anew for each.
+    assert_eq!(said, concat!("sealog ", env!("CARGO_PKG_VERSION"), " (unknown commit, debug)\n"));
+}
+
+#[test]
 fn the_package_installs_and_its_unit_runs_under_a_real_systemd() {
     let dir = tempfile::tempdir().unwrap();
     let built = run(Command::new("scripts/build-deb").args(["--binary", SEALOG, "--output"]).arg(dir.path()));
