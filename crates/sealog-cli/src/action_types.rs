@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use sha2::{Digest, Sha256};
+
 use super::output;
 
 /// What an application has to know of an action.
@@ -54,7 +56,7 @@ fn typescript(actions: &[Action<'_>]) -> String {
          type Fields = Omit<Event, \"action\" | \"metadata\">;\n\
          type Needs<Key extends string> = Metadata & { [key in Key]: Exclude<JsonValue, null> };\n\n\
          /** What each action needs in its metadata. */\n\
-         export interface Required {\n",
+         export interface RequiredFields {\n",
     );
     for Action { name, description, required } in actions {
         let keys: Vec<String> = required.iter().map(|key| quoted(key)).collect();
@@ -66,12 +68,12 @@ fn typescript(actions: &[Action<'_>]) -> String {
     }
     out.push_str(
         "}\n\n\
-         export type Action = keyof Required;\n\n\
+         export type Action = keyof RequiredFields;\n\n\
          /** An event that the service accepts: `const event: CatalogEvent = { … }; await sealog.log(event)`. */\n\
          export type CatalogEvent = {\n\
-         \x20 [Name in Action]: Fields & { action: Name } & ([Required[Name]] extends [never]\n\
+         \x20 [Name in Action]: Fields & { action: Name } & ([RequiredFields[Name]] extends [never]\n\
          \x20   ? { metadata?: Metadata | null | undefined }\n\
-         \x20   : { metadata: Needs<Required[Name]> });\n\
+         \x20   : { metadata: Needs<RequiredFields[Name]> });\n\
          }[Action];\n",
     );
     out
@@ -94,12 +96,10 @@ fn python(actions: &[Action<'_>]) -> String {
          \x20   event[\"action\"] = action\n\
          \x20   return event  # type: ignore[return-value]\n",
     );
-    let mut names = BTreeMap::new();
-    for Action { name, description, required } in actions {
-        let function = identifier(name, &mut names);
-        let mut arguments = FIELDS.iter().map(|field| ((*field).to_owned(), 1)).collect();
-        let keys: Vec<(String, &String)> =
-            required.iter().map(|key| (identifier(key, &mut arguments), key)).collect();
+    let names: Vec<&str> = actions.iter().map(|action| action.name).collect();
+    for (Action { name, description, required }, function) in actions.iter().zip(identifiers(&names, &[])) {
+        let keys: Vec<&str> = required.iter().map(String::as_str).collect();
+        let keys: Vec<(String, &str)> = identifiers(&keys, &FIELDS).into_iter().zip(keys).collect();
         let _ = write!(out, "\n\ndef {function}(\n    *,\n");
         for (argument, _) in &keys {
             let _ = writeln!(out, "    {argument}: Value,");
@@ -139,8 +139,29 @@ const FIELDS: [&str; 8] = [
     "ts_client",
 ];
 
-/// A name that Python takes, and that no other has. `_event` and the keywords are not among them.
-fn identifier(name: &str, taken: &mut BTreeMap<String, usize>) -> String {
+/// A name that Python takes for each of these, all different and none reserved. Where two would be the same
+/// word, both get digits of their own name's hash: a name that depended on what else there is would pass from
+/// one action to another when an action is added, and applications would log the wrong one.
+fn identifiers(names: &[&str], reserved: &[&str]) -> Vec<String> {
+    let words: Vec<String> = names.iter().map(|name| word(name)).collect();
+    let mut counts: BTreeMap<&str, usize> = reserved.iter().map(|word| (*word, 1)).collect();
+    for word in &words {
+        *counts.entry(word).or_default() += 1;
+    }
+    let with_digits = |digits: usize| -> Vec<String> {
+        let named = names.iter().zip(&words).map(|(name, word)| match counts[word.as_str()] {
+            1 => word.clone(),
+            _ => format!("{word}_{}", &hex::encode(Sha256::digest(name))[..digits]),
+        });
+        named.collect()
+    };
+    let short = with_digits(8);
+    // A word may end like the hash of another; no two names have the same hash.
+    if short.iter().collect::<BTreeSet<_>>().len() == short.len() { short } else { with_digits(64) }
+}
+
+/// Never `_event`, nor a keyword.
+fn word(name: &str) -> String {
     let mut word: String = name
         .chars()
         .map(|character| if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { '_' })
@@ -151,14 +172,7 @@ fn identifier(name: &str, taken: &mut BTreeMap<String, usize>) -> String {
     if KEYWORDS.contains(&word.as_str()) {
         word.push('_');
     }
-    loop {
-        let count = taken.entry(word.clone()).or_default();
-        *count += 1;
-        if *count == 1 {
-            return word;
-        }
-        word = format!("{word}_{count}");
-    }
+    word
 }
 
 #[rustfmt::skip]
@@ -194,12 +208,31 @@ mod tests {
 
     #[test]
     fn actions_and_fields_that_become_the_same_word_get_their_own() {
-        let py = written("py", &[("a.b", "", &["class", "metadata", "x-y", "x_y"]), ("a_b", "", &[])]);
-        for part in
-            ["def a_b(", "def a_b_2(", "class_: Value", "metadata_2: Value", "x_y: Value", "x_y_2: Value"]
-        {
+        let fields = ["class", "metadata", "x-y", "x_y"];
+        let py = written("py", &[("a.b", "", &fields), ("a_b", "", &[]), ("a.c", "", &[])]);
+        for part in [
+            "def a_b_2e7336dc(",
+            "def a_b_648fa9b3(",
+            "def a_c(",
+            "class_: Value",
+            "metadata_45447b7a: Value",
+            "x_y_",
+        ] {
             assert!(py.contains(part), "{part}: {py}");
         }
+        assert!(!py.contains("def a_b(") && !py.contains("    x_y: Value"), "{py}");
+    }
+
+    #[test]
+    fn a_new_action_never_takes_the_name_of_another() {
+        let before = identifiers(&["order.shipped", "user.login"], &[]);
+        let after = identifiers(&["order shipped", "order.shipped", "user.login"], &[]);
+        assert_eq!((before[0].as_str(), &before[1]), ("order_shipped", &after[2]));
+        assert!(!after.contains(&before[0]), "whoever used the old name is told by the compiler");
+        // A word that is the other's with its digits.
+        let taken = ["a b", "a_b", &identifiers(&["a b", "a_b"], &[])[0]];
+        let made = identifiers(&taken, &[]);
+        assert_eq!(made.iter().collect::<BTreeSet<_>>().len(), 3, "{made:?}");
     }
 
     #[test]
