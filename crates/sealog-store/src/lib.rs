@@ -23,6 +23,7 @@ mod query;
 mod reading;
 pub mod reference;
 pub mod segments;
+pub mod shares;
 pub mod stats;
 mod store;
 pub mod supervise;

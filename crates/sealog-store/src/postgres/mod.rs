@@ -28,7 +28,6 @@ mod rows;
 pub mod sessions;
 mod statements;
 mod store;
-mod tenant_share;
 mod tls;
 mod transaction;
 mod url;

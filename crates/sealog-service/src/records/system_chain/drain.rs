@@ -32,6 +32,7 @@ use sealog_core::event::{self, StoredEvent};
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Ulid};
 use sealog_core::json::{self, Members};
 use sealog_core::query::Filter;
+use sealog_store::shares::TenantShares;
 use sealog_store::world::World;
 use sealog_store::{IDEMPOTENCY_RETENTION_MS, List, Store, StoreError};
 use tokio::task::JoinSet;
@@ -39,7 +40,6 @@ use tokio::time::Instant;
 
 use super::actions;
 use super::record::RECORD_ID;
-use super::turns::Turns;
 use super::wake::Wake;
 use crate::ingest::{Ingest, Once};
 use crate::jobs::supervise::caught;
@@ -60,6 +60,17 @@ const KEY_IS_KEPT_MS: u64 = IDEMPOTENCY_RETENTION_MS / 2;
 /// Events of a record's action and resource that are compared with it.
 const LOOK_BACK_MAX: usize = 1000;
 const LOOK_BYTES_MAX: usize = 1 << 20;
+
+/// Whose turn it is to drain a tenant, in this process. Two that drain it at once would find each other's
+/// record in flight; the second waits, and mostly finds its own sealed with the first one's.
+#[derive(Debug)]
+pub struct Turns(TenantShares);
+
+impl Default for Turns {
+    fn default() -> Turns {
+        Turns(TenantShares::of_each(1))
+    }
+}
 
 /// What the drain goes by.
 pub struct Drain {
@@ -166,7 +177,7 @@ impl Drain {
 
     /// Appends a tenant's records, oldest first, until there are none, or enough. Whether there may be more.
     pub(super) async fn visit(&self, tenant_id: TenantId) -> Result<bool, StoreError> {
-        let _turn = self.turns.take(tenant_id).await;
+        let _turn = self.turns.0.acquire(tenant_id).await;
         let mut random = [0; 16];
         self.world.fill_random(&mut random);
         let reserved = self.control.system_project(tenant_id, ProjectId::system_from_random(random));

@@ -9,11 +9,9 @@ mod drain;
 pub mod drops;
 mod record;
 mod seal;
-mod turns;
 mod wake;
 
-pub use drain::Drain;
+pub use drain::{Drain, Turns};
 pub use record::{Actor, Recorder, change};
 pub use seal::SEAL_MAX;
-pub use turns::Turns;
 pub use wake::Wake;
