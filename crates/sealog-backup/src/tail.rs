@@ -137,7 +137,7 @@ impl Tail {
         let Some(last) = last else {
             return Ok(Some(Begin { number: dropped_through + 1, content: Vec::new(), heads }));
         };
-        let salt = |header: Header| hex::encode(&header.salt) == last.salt;
+        let salt = |header: Header| hex::encode(header.salt) == last.salt;
         if header(&dir, last.number).is_some_and(|header| !salt(header)) {
             self.ended.push(format!(
                 "the log in {} is not the source of the backup: its segment {} differs",
