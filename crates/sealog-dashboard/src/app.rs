@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
+use axum::response::Response;
 use sealog_engine::Service;
 use sealog_service::people::account::People;
 use sealog_service::people::sign_in::Accounts;
 
 use crate::cookies::PEOPLE;
 use crate::front::{Front, Site};
+use crate::gate::Gate;
+use crate::layout::Shell;
 use crate::place::Place;
+use crate::problem::{Framed, Shown};
 use crate::reads::Reads;
+use crate::request::{Asked, html};
 use crate::streams::{DOWNLOADS, LIVE_VIEWS, Streams};
 
 /// What an operator has decided that pages have to know.
@@ -74,5 +79,14 @@ impl Front for Dashboard {
 
     fn site(&self) -> &Site {
         &self.site
+    }
+
+    fn framed(&self, asked: &Asked, shown: Shown) -> Result<Response, Shown> {
+        match &asked.who {
+            Some(who) if Dashboard::next_step(who).is_none() => {
+                Ok(html(&Framed { shell: Shell::new(self, asked, None), shown }))
+            }
+            _ => Err(shown),
+        }
     }
 }

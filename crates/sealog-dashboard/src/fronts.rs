@@ -18,10 +18,11 @@ pub struct Pages {
 impl Pages {
     /// Of the main address.
     pub fn router(&self) -> Router {
-        let router = self.dashboard.router();
         match &self.console {
-            Some(console) if !self.console_is_apart => router.merge(console.router()),
-            _ => router,
+            None => self.dashboard.router_without_console(),
+            Some(console) if !self.console_is_apart => self.dashboard.router().merge(console.router()),
+            // Its own address is nobody's business here.
+            Some(_) => self.dashboard.router(),
         }
     }
 

@@ -226,19 +226,23 @@ impl Gate for Dashboard {
             return Err(see_other(ENROL).into());
         }
         if let Needs::Member(capability) = needs {
-            asked.place = Some(find_place(self, asked, who, capability).await?);
+            let (place, is_allowed) = find_place(self, asked, who, capability).await?;
+            // Also for the page that says no, which keeps the way back.
+            asked.place = Some(place);
+            return if is_allowed { Ok(()) } else { Err(Problem::not_allowed()) };
         }
         Ok(())
     }
 }
 
-/// The organisation and the project of the path. Unknown, foreign and not granted are one answer.
+/// The organisation and the project of the path, and whether the role includes the page. Unknown, foreign and
+/// not granted are one answer.
 async fn find_place(
     app: &Dashboard,
     asked: &Asked,
     who: &SignedInPerson,
     capability: Capability,
-) -> Result<Place, Problem> {
+) -> Result<(Place, bool), Problem> {
     let named = |name| Uuid::parse(asked.parameter(name));
     let (tenant_id, chain) = match (named("organisation"), named("project")) {
         (Some(id), _) => (TenantId(id), None),
@@ -259,9 +263,8 @@ async fn find_place(
         return Err(Problem::not_found());
     }
     let is_system = chain.as_ref().is_some_and(|(project, _)| project.id.is_system());
-    if !may(membership.role, capability) || (is_system && !may(membership.role, Capability::SystemLog)) {
-        return Err(Problem::not_allowed());
-    }
+    let is_allowed =
+        may(membership.role, capability) && (!is_system || may(membership.role, Capability::SystemLog));
     if membership.role.rules().needs_second_factor {
         let authenticator = app.service.control.authenticator(who.person.id).await.map_err(of_control)?;
         if !authenticator.is_some_and(|authenticator| authenticator.is_confirmed()) {
@@ -277,7 +280,7 @@ async fn find_place(
         None => administration.projects(tenant_id, ListPage { after: None, limit: PROJECTS_MAX }).await,
     };
     let projects = projects.map_err(of_control)?;
-    Ok(Place { tenant, membership, projects, chain })
+    Ok((Place { tenant, membership, projects, chain }, is_allowed))
 }
 
 /// Also the one that is reserved for a system chain, which is no project otherwise.

@@ -10,7 +10,7 @@ use sealog_service::people::sign_in::Failed;
 use sealog_store::StoreError;
 
 use crate::front::Front;
-use crate::layout::Plain;
+use crate::layout::{Plain, Shell};
 use crate::request::{Asked, html};
 
 /// As long as attempts are counted.
@@ -108,20 +108,34 @@ impl From<Response> for Problem {
     }
 }
 
+/// A problem as people read it.
+pub struct Shown {
+    pub title: &'static str,
+    pub code: &'static str,
+    pub message: String,
+    pub request_id: String,
+    pub doc_url: String,
+    /// Where they go on.
+    pub base: &'static str,
+}
+
 #[derive(Template)]
 #[template(path = "problem.html")]
 struct Page<'a> {
     plain: Plain<'a>,
-    title: &'a str,
-    code: &'static str,
-    message: &'a str,
-    request_id: String,
-    doc_url: String,
+    shown: Shown,
+}
+
+/// For somebody who is signed in.
+#[derive(Template)]
+#[template(path = "problem_framed.html")]
+pub(crate) struct Framed<'a> {
+    pub shell: Shell<'a>,
+    pub shown: Shown,
 }
 
 impl Problem {
     pub(crate) fn render<F: Front>(self, front: &F, asked: &Asked<F>) -> Response {
-        let plain = Plain::of(front, asked);
         let (code, message) = match self {
             Problem::Elsewhere(response) => return *response,
             Problem::Code { code, message } => (code, message),
@@ -133,16 +147,18 @@ impl Problem {
             500.. => "Something went wrong",
             _ => "Request failed",
         };
-        let page = Page {
-            doc_url: format!("{}/errors/{}", plain.docs_url, code.as_str()),
-            plain,
+        let shown = Shown {
             title,
             code: code.as_str(),
-            message: &message,
+            message,
             request_id: asked.visit.request_id.to_string(),
+            doc_url: format!("{}/errors/{}", front.site().docs_url, code.as_str()),
+            base: F::BASE,
         };
+        let page = front.framed(asked, shown);
+        let page = page.unwrap_or_else(|shown| html(&Page { plain: Plain::of(front, asked), shown }));
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, html(&page)).into_response();
+        let mut response = (status, page).into_response();
         if status == StatusCode::TOO_MANY_REQUESTS {
             let after_s =
                 if code == Code::AuthTooManyAttempts { ATTEMPTS_RETRY_AFTER_S } else { BUSY_RETRY_AFTER_S };

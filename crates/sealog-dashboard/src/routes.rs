@@ -144,10 +144,21 @@ static ROUTES: &[Route<Dashboard>] = rows! {
     POST "/app/o/{organisation}/settings/privacy" Needs::Member(Capability::ManageSettings) => settings::set_privacy;
 };
 
+/// Where the operator's console would be, if it were on.
+static WITHOUT_CONSOLE: &[Route<Dashboard>] = rows! {
+    GET "/ops" Needs::Nothing => start::console_is_off;
+    GET "/ops/{*rest}" Needs::Nothing => start::console_is_off;
+};
+
 impl Dashboard {
     /// For `sealog_server::serve_with_pages`, which adds what it knows of a request
     /// ([`sealog_service::Visit`]).
     pub fn router(self: &Arc<Dashboard>) -> Router {
-        routing::router(self, ROUTES)
+        routing::router(self, ROUTES.iter())
+    }
+
+    /// The same where there is no console at all.
+    pub(crate) fn router_without_console(self: &Arc<Dashboard>) -> Router {
+        routing::router(self, ROUTES.iter().chain(WITHOUT_CONSOLE))
     }
 }

@@ -40,7 +40,8 @@ macro_rules! rows {
 pub(crate) use rows;
 
 /// What is beneath the site and not in the table gets a page that says so.
-pub(crate) fn router<F: Gate>(front: &Arc<F>, rows: &'static [Route<F>]) -> Router {
+pub(crate) fn router<F: Gate>(front: &Arc<F>, rows: impl Iterator<Item = &'static Route<F>>) -> Router {
+    let rows: Vec<_> = rows.collect();
     let answer = |row: Option<&'static Route<F>>| {
         let front = Arc::clone(front);
         move |parameters: RawPathParams, request: Request| {

@@ -37,12 +37,17 @@ const ITEMS: &[(Current, &str, &str, &str)] = &[
 ];
 
 impl<'a> Shell<'a> {
-    pub(super) fn new(console: &'a Console, asked: &'a OpsAsked, current: Current) -> Shell<'a> {
+    pub(super) fn new(
+        console: &'a Console,
+        asked: &'a OpsAsked,
+        current: impl Into<Option<Current>>,
+    ) -> Shell<'a> {
+        let current = current.into();
         let item = |(which, href, icon, label): &(Current, &'static str, &'static str, &'static str)| Item {
             href,
             icon,
             label,
-            is_current: *which == current,
+            is_current: current == Some(*which),
         };
         Shell {
             plain: Plain::of(console, asked),

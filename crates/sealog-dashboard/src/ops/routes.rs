@@ -50,6 +50,6 @@ impl Console {
     /// For `sealog_server::serve_with_pages` or `serve_console`, which add what they know of a request
     /// ([`sealog_service::Visit`]).
     pub fn router(self: &Arc<Console>) -> Router {
-        routing::router(self, ROUTES)
+        routing::router(self, ROUTES.iter())
     }
 }

@@ -6,6 +6,7 @@ use askama::Template;
 use axum::response::Response;
 use sealog_control::{ListPage, Membership};
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId};
+use sealog_core::reject::Code;
 
 use crate::app::Dashboard;
 use crate::gate::{ENROL, of_control};
@@ -15,6 +16,12 @@ use crate::request::{Asked, html, own_path, see_other};
 
 pub(crate) async fn to_app(_: Arc<Dashboard>, _: Arc<Asked>) -> Result<Response, Problem> {
     Ok(see_other("/app"))
+}
+
+/// Nothing is there to be kept from anybody, and an operator learns what to do.
+pub(crate) async fn console_is_off(_: Arc<Dashboard>, _: Arc<Asked>) -> Result<Response, Problem> {
+    let message = "The operator console is off. To turn it on, set ops.enabled to true, or ops.listen to an address of its own, and restart the server. Then run sealog ops-user on the host to create an account.";
+    Err(Problem::new(Code::RequestNotFound, message))
 }
 
 #[derive(Template)]

@@ -86,6 +86,7 @@ pub struct Stage {
     pub service: Arc<Service>,
     pub sign_ins: Arc<SignInCounts>,
     pub admin: Admin,
+    pages: Pages,
     router: Router,
     runtime: tokio::runtime::Runtime,
     _dir: tempfile::TempDir,
@@ -117,6 +118,13 @@ impl Stage {
         let control = Control::on_postgres(&store).unwrap();
         let dir = tempfile::tempdir().unwrap();
         Stage::over(Arc::new(store), control, dir, &format!("{HOME}/app"), sealing, Some(database))
+    }
+
+    pub fn without_console() -> Stage {
+        let mut stage = Stage::new();
+        stage.pages.console = None;
+        stage.router = stage.pages.router();
+        stage
     }
 
     /// On a store that can be made to lose events.
@@ -186,6 +194,7 @@ impl Stage {
             sign_ins: Arc::clone(service.admin.sign_ins()),
             service,
             router: pages.router(),
+            pages,
             runtime,
             _dir: dir,
             _database: database,

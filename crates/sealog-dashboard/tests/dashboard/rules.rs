@@ -284,6 +284,40 @@ fn a_problem_has_the_code_the_request_id_and_the_documentation_of_the_api() {
 }
 
 #[test]
+fn a_problem_keeps_the_frame_for_those_who_are_signed_in_and_shows_nothing_of_others() {
+    let stage = furnished();
+    stage.tenant(2);
+    stage.member(2, 1, Role::Developer);
+    let mut owner = stage.signed_in(1);
+    let missing = owner.get(&format!("{}/x", events_path(1)));
+    missing.is_problem(404, "read/not_found");
+    missing.shows("aria-label=\"Pages\"").shows(&format!("href=\"{}\"", events_path(1))).shows("Sign out");
+    // What the role does not include leads back to what it does.
+    let refused = stage.signed_in(2).get(&format!("/app/o/{}/members", tenant_id(1)));
+    refused.is_problem(403, "auth/not_allowed");
+    refused.shows("aria-label=\"Pages\"").shows(&events_path(1));
+    let foreign = owner.get(&events_path(2));
+    foreign.is_problem(404, "request/not_found");
+    foreign.shows("Sign out");
+    assert!(!foreign.has("aria-label=\"Pages\"") && !foreign.has("Tenant 2"), "{}", foreign.text());
+    assert!(!stage.browser().get("/app/nowhere").has("Sign out"));
+    for (name, value) in [("content-encoding", None), ("cache-control", Some("no-store"))] {
+        let page = owner.send("GET", &events_path(1), &[("accept-encoding", "gzip, br")], "");
+        assert_eq!(page.header(name), value, "a page behind a session is not compressed");
+    }
+}
+
+#[test]
+fn a_console_that_is_off_says_how_it_is_turned_on() {
+    let stage = Stage::without_console();
+    for path in ["/ops", "/ops/sign-in", "/ops/tenants/x"] {
+        let page = stage.browser().get(path);
+        page.is_problem(404, "request/not_found");
+        page.shows("ops.enabled").shows("sealog ops-user");
+    }
+}
+
+#[test]
 fn a_theme_is_chosen_by_a_form_and_stays() {
     let stage = Stage::new();
     let mut browser = stage.browser();
