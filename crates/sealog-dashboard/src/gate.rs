@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, Method};
 use axum::response::Response;
 use sealog_control::{ListPage, Project};
 use sealog_core::catalog::FrameworkSet;
-use sealog_core::id::{Mode, ProjectId, TenantId, Uuid};
+use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::reject::Code;
 use sealog_service::people::account::SignedInPerson;
 use sealog_service::people::sign_in::{Failed, Kind, Token};
@@ -21,8 +21,10 @@ use crate::app::Dashboard;
 use crate::capability::{Capability, may};
 use crate::front::Front;
 use crate::headers;
+use crate::pages::verification::is_window;
 use crate::problem::Problem;
 use crate::request::{Asked, Place, encoded, is_form, see_other};
+use crate::strip;
 
 /// Of an address: links on a page repeat its query, some of them for each row.
 const QUERY_BYTES_MAX: usize = 8 << 10;
@@ -32,6 +34,8 @@ const FORM_BYTES_MAX: usize = 64 << 10;
 const MEMBERS_FORM_BYTES_MAX: usize = 256 << 10;
 /// Projects that the rail offers.
 pub(crate) const PROJECTS_MAX: usize = 200;
+/// Verifications that the count beside Verification is told from.
+const RUNS_OF_COUNT: usize = 20;
 
 /// Where somebody is led who needs an authenticator before anything else, and what is open there.
 pub(crate) const ENROL: &str = "/app/account?needed=authenticator";
@@ -280,7 +284,24 @@ async fn find_place(
         None => administration.projects(tenant_id, ListPage { after: None, limit: PROJECTS_MAX }).await,
     };
     let projects = projects.map_err(of_control)?;
-    Ok((Place { tenant, membership, projects, chain }, is_allowed))
+    let mut place = Place { tenant, membership, projects, chain, broken: 0 };
+    if is_allowed {
+        place.broken = broken(app, &place).await?;
+    }
+    Ok((place, is_allowed))
+}
+
+/// Of the chain that the rail leads to. Of a chain that somebody sees a part of, its own page says what is
+/// known of that part.
+async fn broken(app: &Dashboard, place: &Place) -> Result<usize, Problem> {
+    let own = place.chain.clone().filter(|(project, _)| !project.id.is_system());
+    let shown = own.or_else(|| Some((place.projects.first()?.clone(), Mode::Live)));
+    let (Some((project, mode)), true) = (shown, place.may(Capability::Verify)) else { return Ok(0) };
+    if is_window(&place.membership.grants) {
+        return Ok(0);
+    }
+    let chain = ChainId { tenant_id: place.tenant.id, project_id: project.id, mode };
+    Ok(strip::broken(&app.service.verifications.runs(chain, None, RUNS_OF_COUNT).await?))
 }
 
 /// Also the one that is reserved for a system chain, which is no project otherwise.

@@ -92,6 +92,8 @@ pub(crate) struct Item {
     pub icon: &'static str,
     pub label: String,
     pub is_current: bool,
+    /// Places of the chain where it is known to be broken.
+    pub broken: usize,
 }
 
 impl Item {
@@ -125,7 +127,7 @@ impl<'a> Shell<'a> {
     }
 
     pub(crate) fn new(app: &'a Dashboard, asked: &'a Asked, current: Option<Current>) -> Shell<'a> {
-        let rail = asked.place.as_ref().map(|place| rail(place, current));
+        let rail = asked.place.as_ref().map(|place| rail(place, current, kept_page(&asked.path)));
         Shell {
             plain: Plain::new(app, asked),
             email: &asked.person().person.email,
@@ -151,7 +153,19 @@ fn about_chain(place: &Place) -> Vec<(&'static str, &'static str, &'static str, 
     pages
 }
 
-fn rail(place: &Place, shown: Option<Current>) -> Rail {
+/// The page that the same project has in its other mode, and another project, too.
+fn kept_page(path: &str) -> &'static str {
+    let mut parts = path.split('/').skip(2);
+    match (parts.next(), parts.nth(2)) {
+        (Some("p"), None) => "",
+        (Some("p"), Some("verify")) => "/verify",
+        (Some("p"), Some("exports")) => "/exports",
+        (Some("p"), Some("frameworks")) => "/frameworks",
+        _ => "/events",
+    }
+}
+
+fn rail(place: &Place, shown: Option<Current>, page: &str) -> Rail {
     let current = shown;
     let tenant_id = place.tenant.id;
     // Where a page is about the whole organisation, events are those of its first project.
@@ -160,20 +174,21 @@ fn rail(place: &Place, shown: Option<Current>) -> Rail {
     let chain = own.or_else(|| Some((place.projects.first()?.clone(), Mode::Live)));
     // The system log has its own place in the rail, whichever of its pages it is.
     let current = if is_system { Some(Current::SystemLog) } else { current };
-    let events = |project: &sealog_control::Project, mode: Mode| {
-        format!("/app/p/{}/{}/events", project.id, mode.as_str())
+    let same_page = |project: &sealog_control::Project, mode: Mode| {
+        format!("/app/p/{}/{}{page}", project.id, mode.as_str())
     };
     let item = |href, icon, label: &str, which| Item {
         href,
         icon,
         label: label.to_owned(),
         is_current: current == Some(which),
+        broken: if which == Current::Verification { place.broken } else { 0 },
     };
     let mut pages = Vec::new();
     if let Some((project, mode)) = &chain {
         let of_project = |page: &str| format!("/app/p/{}/{}{page}", project.id, mode.as_str());
         pages.push(item(of_project(""), "overview", "Overview", Current::Overview));
-        pages.push(item(events(project, *mode), "events", "Events", Current::Events));
+        pages.push(item(of_project("/events"), "events", "Events", Current::Events));
         for (path, icon, label, which) in about_chain(place) {
             pages.push(item(of_project(&format!("/{path}")), icon, label, which));
         }
@@ -214,15 +229,17 @@ fn rail(place: &Place, shown: Option<Current>) -> Rail {
             icon,
             label: label.to_owned(),
             is_current: shown == Some(which),
+            broken: 0,
         });
         own.collect::<Vec<_>>()
     });
     let modes = place.chain.iter().filter(|_| !is_system).flat_map(|(project, mode)| {
         Mode::ALL.map(|other| Item {
-            href: events(project, other),
+            href: same_page(project, other),
             icon: "",
             label: if other == Mode::Live { "Live".into() } else { "Test".into() },
             is_current: other == *mode,
+            broken: 0,
         })
     });
     let mode = chain.as_ref().map_or(Mode::Live, |(_, mode)| *mode);
@@ -237,15 +254,38 @@ fn rail(place: &Place, shown: Option<Current>) -> Rail {
             .projects
             .iter()
             .map(|project| Item {
-                href: events(project, mode),
+                href: same_page(project, mode),
                 icon: "",
                 label: project.name.clone(),
                 is_current: place.chain.as_ref().is_some_and(|(current, _)| current.id == project.id),
+                broken: 0,
             })
             .collect(),
         here: here.unwrap_or_else(|| "All projects".into()),
         pages,
         about: about.collect(),
         more,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_mode_or_project_has_the_same_page_and_of_one_thing_its_list() {
+        for (path, page) in [
+            ("/app/p/x/live", ""),
+            ("/app/p/x/live/events", "/events"),
+            ("/app/p/x/live/events/01ARZ3NDEKTSV4RRFFQ69G5FAV", "/events"),
+            ("/app/p/x/live/verify/run", "/verify"),
+            ("/app/p/x/test/exports", "/exports"),
+            ("/app/p/x/live/frameworks/soc2/change", "/frameworks"),
+            ("/app/p/x/live/views", "/events"),
+            ("/app/o/x/keys", "/events"),
+            ("/app/account", "/events"),
+        ] {
+            assert_eq!(kept_page(path), page, "{path}");
+        }
     }
 }

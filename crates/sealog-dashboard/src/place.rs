@@ -13,6 +13,8 @@ pub struct Place {
     /// Those that the person may see.
     pub projects: Vec<Project>,
     pub chain: Option<(Project, Mode)>,
+    /// Places where the chain that the rail leads to is known to be broken.
+    pub broken: usize,
 }
 
 impl Place {

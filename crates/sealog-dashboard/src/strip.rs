@@ -73,6 +73,21 @@ pub(crate) fn state(from: u64, to: u64, runs: &[Run], now_ms: u64) -> State {
     State::Unknown
 }
 
+/// Places that were found broken, and that no newer verification has found sound.
+pub(crate) fn broken(runs: &[Run]) -> usize {
+    let (mut sound, mut places): (Vec<(u64, u64)>, Vec<u64>) = (Vec::new(), Vec::new());
+    for run in runs {
+        if let Some(RunEnd::Broken(broken)) = &run.end
+            && !places.contains(&broken.at)
+            && !sound.iter().any(|(low, high)| (*low..=*high).contains(&broken.at))
+        {
+            places.push(broken.at);
+        }
+        sound.extend(run.sound_to().map(|to| (run.from, to)));
+    }
+    places.len()
+}
+
 /// How far the chain is known to be sound from its first event on, which is this one, and when the oldest
 /// part of that was found.
 pub(crate) fn sound_from(first: u64, runs: &[Run]) -> Option<(u64, u64)> {
@@ -213,6 +228,16 @@ mod tests {
         let apart = [run(1002, 2000, None, NOW), run(1, 1000, None, NOW - 5)];
         assert_eq!(sound_from(1, &apart), Some((1000, NOW - 5)));
         assert_eq!(sound_from(1, &[run(1, 2000, Some(1500), NOW)]), Some((1499, NOW)));
+    }
+
+    #[test]
+    fn a_broken_place_counts_once_until_a_newer_verification_finds_it_sound() {
+        let broken = run(1, 3000, Some(1500), NOW - 5);
+        let twice =
+            [broken.clone(), run(1, 3000, Some(1500), NOW - 9), run(2000, 3000, Some(2500), NOW - 10)];
+        assert_eq!((super::broken(&[]), super::broken(&twice)), (0, 2));
+        assert_eq!(super::broken(&[run(1, 3000, None, NOW), broken.clone()]), 0);
+        assert_eq!(super::broken(&[run(1, 1000, None, NOW), broken]), 1);
     }
 
     #[test]

@@ -92,6 +92,43 @@ fn htmx_gets_the_list_alone_and_caches_are_told() {
 }
 
 #[test]
+fn a_chain_that_is_known_to_be_broken_is_counted_in_the_rail_and_not_for_those_who_see_a_part() {
+    let stage = stage();
+    for _ in 0..3 {
+        stage.append(live(1), r#"{"action":"user.login"}"#);
+    }
+    let mut browser = stage.signed_in(1);
+    assert!(!browser.get(&events_path(1)).has("class=\"count\""));
+    stage.doubtful.doubt(2, Doubt::Missing);
+    browser.post(&format!("{}/start", verify_path(1)), &[]);
+    stage.work();
+    let count = "Verification<span class=\"count\">1<span class=\"vh\"> broken</span></span>";
+    browser.get(&events_path(1)).shows(count);
+    browser.get(&format!("/app/o/{}/keys", tenant_id(1))).shows(count);
+    assert!(!browser.get(&events_path(1).replace("/live/", "/test/")).has("class=\"count\""));
+    let grants = sealog_control::Grants { projects: None, from_ms: Some(1), until_ms: None };
+    stage.member_with(5, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(5);
+    assert!(!stage.signed_in(5).get(&events_path(1)).has("class=\"count\""));
+    stage.doubtful.trust();
+    browser.post(&format!("{}/start", verify_path(1)), &[]);
+    stage.work();
+    assert!(!browser.get(&events_path(1)).has("class=\"count\""), "a newer verification found it sound");
+}
+
+#[test]
+fn switching_mode_or_project_keeps_the_page() {
+    let stage = stage();
+    let mut browser = stage.signed_in(1);
+    let (live, test) = (format!("/app/p/{}/live", project_id(1)), format!("/app/p/{}/test", project_id(1)));
+    for page in ["", "/events", "/verify", "/frameworks"] {
+        let shown = browser.get(&format!("{live}{page}"));
+        shown.shows(&format!("<a href=\"{test}{page}\">Test</a>"));
+        shown.shows(&format!("<a href=\"{live}{page}\" aria-current=\"true\">"));
+    }
+}
+
+#[test]
 fn an_event_shows_what_is_sealed_apart_from_what_is_not_and_the_text_that_was_hashed() {
     let stage = stage();
     let ids: Vec<_> = (0..3)
