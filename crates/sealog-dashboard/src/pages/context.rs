@@ -10,7 +10,7 @@ use sealog_core::id::ChainId;
 use sealog_core::json;
 use sealog_core::query::Filter;
 use sealog_core::time::iso_ms;
-use sealog_service::evidence::search::{self, Budget, Plan, Query};
+use sealog_service::evidence::search::{self, Budget, Plan, Query, Work};
 use sealog_store::List;
 
 use crate::app::Dashboard;
@@ -28,7 +28,6 @@ const AFTER_MAX: usize = 50;
 const AROUND_MS: u64 = 10 * 60 * 1000;
 /// Sessions have no index: they are looked for among so many events before it, and as many after.
 const SESSION_SEQS: u64 = 250;
-const SESSION_EVENTS: usize = 501;
 /// Bytes of events of a list; the last may be as large as a body.
 const BYTES_MAX: usize = 256 << 10;
 
@@ -172,10 +171,7 @@ impl Around<'_> {
         let budget = Budget {
             rows: 2 * ROWS,
             bytes: BYTES_MAX,
-            looked: SESSION_EVENTS,
-            looked_bytes: 2 << 20,
-            pieces: 8,
-            time: Duration::from_millis(30),
+            work: Work::Time(Duration::from_millis(30)),
         };
         let plan = Arc::new(Plan::new(&query, 0).within(self.grants));
         let found = search::run(&*self.app.service.store, self.chain, &plan, None, budget).await?;

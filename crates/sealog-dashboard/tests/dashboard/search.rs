@@ -92,7 +92,7 @@ fn what_is_wrong_with_a_search_stands_under_it_and_what_was_typed_stays() {
     let mut browser = stage.signed_in(1);
     for (q, problem) in [
         ("actor:x key:at_live_ab", "At character 9: “key” is not a field"),
-        ("login", "At character 1: “login” has no field"),
+        ("-", "At character 1: add what to leave out after the minus."),
         ("severity:>=high", "info, warning or critical"),
     ] {
         let page = browser.get(&format!("{}&action=a.b", search(q)));

@@ -1,12 +1,11 @@
 //! Searches on every store against a look at every event, and what they do when their budget is spent.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sealog_control::Grants;
 use sealog_core::event::StoredEvent;
 use sealog_core::query::Filter;
-use sealog_service::evidence::search::{Budget, Found, Plan, Query, run};
+use sealog_service::evidence::search::{Budget, Found, Plan, Query, Work, run};
 use sealog_store::Store;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::postgres::PostgresStore;
@@ -47,6 +46,11 @@ fn fill(store: &dyn Store, world: &StillWorld) -> Vec<StoredEvent> {
 fn plan(text: &str) -> Plan {
     let query = Query::parse(text).unwrap_or_else(|error| panic!("{text}: {}", error.explain(text)));
     Plan::new(&query, MORNING_MS + EVENTS * 60_000)
+}
+
+/// In pieces, of which a machine of any speed does as many.
+fn budget(steps: u32) -> Budget {
+    Budget { rows: 50, bytes: 1 << 20, work: Work::Steps(steps) }
 }
 
 fn search(store: &dyn Store, plan: &Arc<Plan>, before: Option<u64>, budget: Budget) -> Found {
@@ -127,7 +131,7 @@ const SEARCHES: [&str; 44] = [
 fn every_search_finds_what_a_look_at_every_event_finds(store: &dyn Store, world: &StillWorld) {
     let events = fill(store, world);
     assert_eq!(events.len() as u64, EVENTS);
-    let generous = Budget { time: Duration::from_secs(60), ..Budget::of_page(50) };
+    let generous = budget(u32::MAX);
     let mut matched = 0;
     for text in SEARCHES {
         let plan = Arc::new(plan(text));
@@ -136,7 +140,7 @@ fn every_search_finds_what_a_look_at_every_event_finds(store: &dyn Store, world:
         matched += usize::from(!expected.is_empty());
         assert_eq!(all(store, &plan, generous).0, expected, "{text}");
         // In the smallest pieces that there are.
-        let mean = Budget { rows: 7, looked: 1, time: Duration::ZERO, ..generous };
+        let mean = Budget { rows: 7, ..budget(0) };
         let (found, runs) = all(store, &plan, mean);
         assert_eq!(found, expected, "{text}");
         assert!(
@@ -250,7 +254,7 @@ fn addresses_are_matched_by_their_network() {
 fn a_search_whose_budget_is_spent_says_how_far_it_has_looked_and_goes_on_there() {
     let (store, events) = reference();
     let plan = Arc::new(plan("\"nowhere\""));
-    let budget = Budget { looked: 256, time: Duration::from_secs(60), ..Budget::of_page(50) };
+    let budget = budget(1);
     let found = search(&store, &plan, None, budget);
     assert!(found.events.is_empty());
     let resume = found.resume.expect("not everything was looked at");
@@ -258,7 +262,9 @@ fn a_search_whose_budget_is_spent_says_how_far_it_has_looked_and_goes_on_there()
     assert_eq!(seq, resume);
     let last = events.iter().find(|event| event.sealed.chain_seq == seq).unwrap();
     assert_eq!(timestamp_ms, Some(last.timestamp_ms));
-    assert!((256..=512).contains(&found.looked), "{}", found.looked);
+    assert_eq!(found.looked, 256, "a piece is a step");
+    let twice = search(&store, &plan, None, self::budget(2));
+    assert_eq!((twice.looked, twice.resume < found.resume), (512, true));
     assert_eq!(all(&store, &plan, budget).0, Vec::<u64>::new());
     // A page that is full ends there and not where it stopped to look.
     let plan = Arc::new(self::plan("actor:u1"));
@@ -271,7 +277,7 @@ fn a_search_whose_budget_is_spent_says_how_far_it_has_looked_and_goes_on_there()
 fn a_search_does_not_tell_a_time_outside_of_what_the_membership_grants() {
     let (store, events) = reference();
     let store = DoubtfulStore::new(Arc::new(store));
-    let budget = Budget { looked: 256, time: Duration::from_secs(60), ..Budget::of_page(50) };
+    let budget = budget(1);
     let from_ms = events.last().map(|event| event.timestamp_ms);
     let grants = Grants { projects: None, from_ms, until_ms: None };
     let within = Arc::new(plan("\"nowhere\"").within(&grants));
@@ -289,7 +295,7 @@ fn a_search_sees_no_more_than_the_membership_grants_and_the_form_beside_it_asks_
     let (store, events) = reference();
     let (from_ms, until_ms) = (MORNING_MS + 100 * 60_000, MORNING_MS + 200 * 60_000);
     let grants = Grants { projects: None, from_ms: Some(from_ms), until_ms: Some(until_ms) };
-    let budget = Budget { time: Duration::from_secs(60), ..Budget::of_page(50) };
+    let budget = budget(u32::MAX);
     for text in [
         "",
         "actor:u1 actor:u2",
@@ -315,4 +321,34 @@ fn a_search_sees_no_more_than_the_membership_grants_and_the_form_beside_it_asks_
         .cloned()
         .collect();
     assert_eq!(all(&store, &both, budget).0, seqs(&expected));
+}
+
+#[test]
+fn an_event_is_found_by_its_id_and_its_hash_and_so_is_what_names_them() {
+    let (store, events) = reference();
+    let named = &events[600];
+    let hash = named.sealed.hash.to_string();
+    append(
+        &store,
+        live(),
+        vec![draft(&format!(r#"{{"action":"user.login","metadata":{{"sha256":"{hash}"}}}}"#))],
+    );
+    let found = |text: &str| all(&store, &Arc::new(plan(text)), budget(u32::MAX)).0;
+    let seq = named.sealed.chain_seq;
+    assert_eq!(found(&hash), [EVENTS + 1, seq]);
+    assert_eq!(found(&hash.to_uppercase()), [EVENTS + 1, seq]);
+    assert_eq!(found(&named.sealed.log_id.to_string().to_lowercase()), [seq]);
+    assert_eq!(found(&format!("#{seq}")), [seq]);
+    assert_eq!(found(&format!("-{hash} #{seq}..")).len(), usize::try_from(EVENTS - seq).unwrap());
+}
+
+/// What took longest is what the budget counts, and not how much of it there was.
+#[test]
+fn a_search_without_time_still_makes_a_step_and_one_with_time_goes_to_the_end() {
+    let (store, _) = reference();
+    let plan = Arc::new(plan("\"nowhere\""));
+    let none = Budget { work: Work::Time(std::time::Duration::ZERO), ..budget(0) };
+    assert_eq!(search(&store, &plan, None, none).looked, 256);
+    let hour = Budget { work: Work::Time(std::time::Duration::from_secs(3600)), ..budget(0) };
+    assert_eq!(search(&store, &plan, None, hour).resume, None);
 }

@@ -13,4 +13,4 @@ pub mod term;
 pub use freeze::freeze;
 pub use parse::{ParseError, Query};
 pub use plan::Plan;
-pub use run::{Budget, Found, run};
+pub use run::{Budget, Found, Work, run};

@@ -3,9 +3,10 @@
 //!
 //! ```text
 //! query  = term { space term }
-//! term   = [ "-" ] field ":" value | [ "-" ] '"' text '"'
+//! term   = [ "-" ] ( field ":" value | '"' text '"' | "#" numbers | word )
 //! value  = '"' text '"' | anything without spaces
 //! ```
+//! A word is a text; one that identifies an event (a `log_id`, a hash) also finds that event.
 //! Inside quotes `\"` and `\\` stand for a quote and a backslash, and nothing else is special: no `*`, no
 //! `>`.
 
@@ -13,10 +14,11 @@ use std::ops::Range;
 
 use sealog_core::catalog::Catalog;
 use sealog_core::event::{FIELDS, Field, FieldId};
+use sealog_core::id::{Hash, Ulid};
 use sealog_core::time::{Date, parse_rfc3339_ms};
 
 use super::number::Number;
-use super::term::{Comparison, Condition, Level, MetaTest, Missing, Network, Pattern, Severity, Term};
+use super::term::{Comparison, Condition, Level, MetaTest, Missing, Named, Network, Pattern, Severity, Term};
 
 /// A page's address has to hold it.
 pub const QUERY_BYTES_MAX: usize = 2000;
@@ -24,7 +26,9 @@ pub const QUERY_BYTES_MAX: usize = 2000;
 pub const TERMS_MAX: usize = 32;
 /// A hundred years.
 const LAST_DAYS_MAX: u64 = 36_525;
-const HOUR_MS: u64 = 3_600_000;
+const MINUTE_MS: u64 = 60_000;
+/// Meanings that are offered for a term that is wrong.
+const MEANINGS_MAX: usize = 3;
 
 /// What can be asked for beside the fields that are compared as text. `meta.` is followed by a name.
 const OTHERS: [(&str, &str); 9] = [
@@ -35,9 +39,26 @@ const OTHERS: [(&str, &str); 9] = [
     ("meta.", "ticket_id:OPS-1 or amount:>1000"),
     ("from:", "2026-10-01"),
     ("to:", "2026-10-31"),
-    ("last:", "24h, 7d or 30d"),
+    ("last:", "30m, 24h or 7d"),
     ("missing:", "actor"),
 ];
+
+/// What else people call a field.
+const ALIASES: [(&str, &str); 12] = [
+    ("user", "actor"),
+    ("who", "actor"),
+    ("actor_id", "actor"),
+    ("event", "action"),
+    ("level", "severity"),
+    ("ip_address", "ip"),
+    ("session_id", "session"),
+    ("number", "seq"),
+    ("since", "from"),
+    ("after", "from"),
+    ("until", "to"),
+    ("before", "to"),
+];
+const LEVELS: [&str; 3] = ["info", "warning", "critical"];
 
 /// Everything that can be asked for, with an example of a value.
 pub fn fields() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -55,37 +76,75 @@ pub struct Query {
 pub struct ParseError {
     pub at: Range<usize>,
     pub problem: String,
+    /// The whole term.
+    pub term: Range<usize>,
+    /// Terms that may have been meant, the nearest first.
+    pub meanings: Vec<String>,
 }
 
 impl ParseError {
     /// For people: the place is counted in characters, from 1.
     pub fn explain(&self, text: &str) -> String {
         let before = text.get(..self.at.start).map_or(0, |before| before.chars().count());
-        format!("At character {}: {}", before + 1, self.problem)
+        let meaning = self.meanings.first().map(|meaning| format!(" Did you mean {meaning}?"));
+        format!("At character {}: {}{}", before + 1, self.problem, meaning.unwrap_or_default())
     }
 }
 
 impl Query {
+    /// All of it, or what is wrong first.
     pub fn parse(text: &str) -> Result<Query, ParseError> {
-        let wrong = |at: Range<usize>, problem: String| Err(ParseError { at, problem });
+        let (query, wrong) = Query::read(text);
+        wrong.into_iter().next().map_or(Ok(query), Err)
+    }
+
+    /// The terms that are right, and what is wrong with the others.
+    pub fn read(text: &str) -> (Query, Vec<ParseError>) {
+        let (query, mut wrong) = Query::scan(text);
+        for error in &mut wrong {
+            error.meanings = meanings(&text[error.term.clone()]);
+        }
+        (query, wrong)
+    }
+
+    fn scan(text: &str) -> (Query, Vec<ParseError>) {
+        let error = |at: Range<usize>, problem: String| ParseError {
+            term: at.clone(),
+            at,
+            problem,
+            meanings: Vec::new(),
+        };
+        let (mut query, mut wrong) = (Query::default(), Vec::new());
         if text.len() > QUERY_BYTES_MAX {
-            return wrong(
-                QUERY_BYTES_MAX..text.len(),
-                format!("a search has at most {QUERY_BYTES_MAX} bytes."),
-            );
+            let end = (0..=QUERY_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+            let problem = format!("a search has at most {QUERY_BYTES_MAX} bytes.");
+            return (query, vec![ParseError { term: 0..text.len(), ..error(end..text.len(), problem) }]);
         }
         let mut scanner = Scanner { text, at: 0 };
-        let mut query = Query::default();
-        while let Some(term) = scanner.term()? {
-            if query.terms.len() == TERMS_MAX {
-                return wrong(term.at, format!("a search has at most {TERMS_MAX} terms."));
+        loop {
+            let read = scanner.term();
+            let start = match &read {
+                Ok(None) => return (query, wrong),
+                Ok(Some(term)) => term.at.start,
+                Err((start, ..)) => *start,
+            };
+            if query.terms.len() + wrong.len() == TERMS_MAX {
+                wrong.push(error(start..text.len(), format!("a search has at most {TERMS_MAX} terms.")));
+                return (query, wrong);
             }
-            if let Some(problem) = query.contradicted_by(&term) {
-                return wrong(term.at, problem.into());
+            match read {
+                Ok(None) => {}
+                Ok(Some(term)) => match query.contradicted_by(&term) {
+                    Some(problem) => wrong.push(error(term.at, problem.into())),
+                    None => query.terms.push(term),
+                },
+                Err((_, at, problem)) => {
+                    scanner.at = scanner.at.max(at.end);
+                    scanner.at += scanner.word().len();
+                    wrong.push(ParseError { term: start..scanner.at, ..error(at, problem) });
+                }
             }
-            query.terms.push(term);
         }
-        Ok(query)
     }
 
     /// Times are one window, not several.
@@ -126,12 +185,19 @@ struct Scanner<'t> {
     at: usize,
 }
 
+/// Where the term begins, what of it is wrong, and why.
+type Wrong = (usize, Range<usize>, String);
+
 impl Scanner<'_> {
     fn rest(&self) -> &str {
         &self.text[self.at..]
     }
 
-    fn term(&mut self) -> Result<Option<Term>, ParseError> {
+    fn word(&self) -> &str {
+        self.rest().split(char::is_whitespace).next().unwrap_or("")
+    }
+
+    fn term(&mut self) -> Result<Option<Term>, Wrong> {
         self.at += self.rest().len() - self.rest().trim_start().len();
         if self.rest().is_empty() {
             return Ok(None);
@@ -139,76 +205,65 @@ impl Scanner<'_> {
         let start = self.at;
         let is_excluded = self.rest().starts_with('-');
         self.at += usize::from(is_excluded);
-        let condition = if self.rest().starts_with('"') {
-            let Value { text, at, .. } = self.value()?;
-            if text.trim().is_empty() {
-                return Err(ParseError { at, problem: "the quotes are empty; add the text to find.".into() });
-            }
-            Condition::Text(text)
-        } else {
-            let (field, meta) = self.field(start)?;
-            let value = self.value()?;
-            if value.text.is_empty() && !value.is_quoted {
-                let problem = format!("{field}: needs a value after the colon.");
-                return Err(ParseError { at: start..value.at.end, problem });
-            }
-            let at = value.at.clone();
-            condition(&field, meta, value).map_err(|problem| ParseError { at, problem })?
-        };
+        let condition = self.condition(start).map_err(|(at, problem)| (start, at, problem))?;
         Ok(Some(Term { at: start..self.at, is_excluded, condition }))
     }
 
+    fn condition(&mut self, start: usize) -> Result<Condition, (Range<usize>, String)> {
+        if self.rest().starts_with('"') {
+            let Value { text, at, .. } = self.value()?;
+            if text.trim().is_empty() {
+                return Err((at, "the quotes are empty; add the text to find.".into()));
+            }
+            return Ok(Condition::Text(text));
+        }
+        if !self.rest().starts_with("meta.\"") && !self.word().contains(':') {
+            let word = self.word().to_owned();
+            self.at += word.len();
+            let nothing = "add what to leave out after the minus.".to_owned();
+            return if word.is_empty() { Err((start..self.at, nothing)) } else { Ok(bare(word)) };
+        }
+        let (field, meta) = self.field(start)?;
+        let value = self.value()?;
+        if value.text.is_empty() && !value.is_quoted {
+            return Err((start..value.at.end, format!("{field}: needs a value after the colon.")));
+        }
+        let at = value.at.clone();
+        condition(&field, meta, value).map_err(|problem| (at, problem))
+    }
+
     /// The name before the colon, and of `meta.` the member's.
-    fn field(&mut self, start: usize) -> Result<(String, Option<String>), ParseError> {
-        let word_end =
-            |scanner: &Scanner<'_>| scanner.rest().find(char::is_whitespace).unwrap_or(scanner.rest().len());
+    fn field(&mut self, start: usize) -> Result<(String, Option<String>), (Range<usize>, String)> {
         let quoted_name = self.rest().starts_with("meta.\"");
         if quoted_name {
             self.at += "meta.".len();
             let name = self.value_until(true)?.text;
             if !self.rest().starts_with(':') {
-                let problem = "add a colon and a value after the name.".into();
-                return Err(ParseError { at: start..self.at, problem });
+                return Err((start..self.at, "add a colon and a value after the name.".into()));
             }
             self.at += 1;
             return Ok(("meta".into(), Some(name)));
         }
-        let end = word_end(self);
-        let word = &self.rest()[..end];
-        let Some((name, _)) = word.split_once(':') else {
-            let problem = format!("“{word}” has no field; write field:value, or put text to find in quotes.");
-            return Err(ParseError { at: start..self.at + end, problem });
-        };
-        let name = name.to_owned();
+        let name = self.word().split(':').next().unwrap_or("").to_owned();
         self.at += name.len() + 1;
         match name.strip_prefix("meta.") {
-            Some("") => {
-                let problem = "meta. needs a name, as in meta.ticket_id:OPS-1.".into();
-                Err(ParseError { at: start..self.at, problem })
-            }
+            Some("") => Err((start..self.at, "meta. needs a name, as in meta.ticket_id:OPS-1.".into())),
             Some(member) => Ok(("meta".into(), Some(member.to_owned()))),
-            None if fields().any(|(known, _)| known.strip_suffix(':') == Some(name.as_str())) => {
-                Ok((name, None))
-            }
-            None => {
-                let known: Vec<&str> = fields().map(|(known, _)| known).collect();
-                let problem = format!("“{name}” is not a field; use one of {}", known.join(" "));
-                Err(ParseError { at: start..self.at, problem })
-            }
+            None if is_field(&name) => Ok((name, None)),
+            None => Err((start..self.at, format!("“{name}” is not a field."))),
         }
     }
 
-    fn value(&mut self) -> Result<Value, ParseError> {
+    fn value(&mut self) -> Result<Value, (Range<usize>, String)> {
         self.value_until(false)
     }
 
     /// A value in quotes, or up to the next space. `in_name` says that a colon may follow the quotes.
-    fn value_until(&mut self, in_name: bool) -> Result<Value, ParseError> {
+    fn value_until(&mut self, in_name: bool) -> Result<Value, (Range<usize>, String)> {
         let start = self.at;
         if !self.rest().starts_with('"') {
-            let end = self.rest().find(char::is_whitespace).unwrap_or(self.rest().len());
-            let text = self.rest()[..end].to_owned();
-            self.at += end;
+            let text = self.word().to_owned();
+            self.at += text.len();
             return Ok(Value { text, is_quoted: false, at: start..self.at });
         }
         let mut text = String::new();
@@ -216,14 +271,13 @@ impl Scanner<'_> {
         loop {
             match characters.next() {
                 None => {
-                    let problem = "the closing quote is missing.".into();
-                    return Err(ParseError { at: start..self.text.len(), problem });
+                    return Err((start..self.text.len(), "the closing quote is missing.".into()));
                 }
                 Some((_, '\\')) => match characters.next() {
                     Some((_, escaped @ ('"' | '\\'))) => text.push(escaped),
                     _ => {
                         let problem = "inside quotes write \\\\ for a backslash and \\\" for a quote.".into();
-                        return Err(ParseError { at: start..self.text.len(), problem });
+                        return Err((start..self.text.len(), problem));
                     }
                 },
                 Some((length, '"')) => {
@@ -235,11 +289,94 @@ impl Scanner<'_> {
         }
         let follows = self.rest().chars().next();
         if follows.is_some_and(|next| !(next.is_whitespace() || in_name && next == ':')) {
-            let problem = "add a space after the closing quote.".into();
-            return Err(ParseError { at: start..self.at, problem });
+            return Err((start..self.at, "add a space after the closing quote.".into()));
         }
         Ok(Value { text, is_quoted: true, at: start..self.at })
     }
+}
+
+fn is_field(name: &str) -> bool {
+    fields().any(|(known, _)| known.strip_suffix(':') == Some(name))
+}
+
+/// A word without a field.
+fn bare(word: String) -> Condition {
+    if let Some((from, to)) = word.strip_prefix('#').and_then(seqs) {
+        return Condition::Seq(from, to);
+    }
+    let hash = || Hash::parse(&word.to_ascii_lowercase()).map(Named::Hash);
+    match Ulid::parse(&word).map(Named::LogId).or_else(hash) {
+        Some(named) => Condition::Named(named, word),
+        None => Condition::Text(word),
+    }
+}
+
+/// What a term may mean that is wrong as it is, each as it would be typed.
+fn meanings(term: &str) -> Vec<String> {
+    // Alone it is right: it contradicts another one, or there is no room for it.
+    if Query::scan(term).1.is_empty() {
+        return Vec::new();
+    }
+    let (sign, body) = term.strip_prefix('-').map_or(("", term), |body| ("-", body));
+    let mut all = vec![format!("{term}\"")];
+    if let Some((name, value)) = body.split_once(':') {
+        let alias = ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, field)| *field);
+        let names = fields().filter_map(|(known, _)| known.strip_suffix(':'));
+        let field = if is_field(name) { Some(name) } else { alias.or_else(|| nearest(name, names)) };
+        if let Some(field) = field {
+            all.push(format!("{sign}{field}:{value}"));
+            let (operator, word) = value.split_at(value.find(char::is_alphanumeric).unwrap_or(0));
+            let frameworks =
+                Catalog::builtin().frameworks.iter().map(|framework| framework.framework.as_str());
+            let known = match field {
+                "severity" => nearest(word, LEVELS.into_iter()),
+                "framework" => nearest(word, frameworks),
+                "missing" => nearest(word, fields().map(|(known, _)| known.trim_end_matches(':'))),
+                _ => None,
+            };
+            all.extend(known.map(|known| format!("{sign}{field}:{operator}{known}")));
+            let unit = word.trim_start_matches(|c: char| c.is_ascii_digit());
+            let unit = unit.chars().next().map(|unit| unit.to_ascii_lowercase());
+            if let Some(unit) = unit.filter(|_| field == "last") {
+                let count = word.trim_end_matches(|c: char| !c.is_ascii_digit());
+                all.push(format!("last:{count}{unit}"));
+            }
+        }
+        if !is_field(name) && !name.contains('"') {
+            all.push(format!("{sign}meta.{name}:{value}"));
+        }
+    }
+    if !body.contains('"') {
+        all.push(format!("{sign}\"{}\"", body.replace('\\', "\\\\")));
+    }
+    all.retain(|meaning| {
+        let (query, wrong) = Query::scan(meaning);
+        meaning.as_str() != term && wrong.is_empty() && query.terms.len() == 1
+    });
+    all.truncate(MEANINGS_MAX);
+    all
+}
+
+/// The one that is at most two letters away, of which half the word is left.
+fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let near = known.map(|known| (distance(&word, known), known));
+    near.filter(|(far, known)| *far <= 2 && 2 * far <= known.len()).min().map(|(_, known)| known)
+}
+
+/// Letters to add, to remove or to replace. Long words are far from every name.
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (at, letter) in left.chars().take(64).enumerate() {
+        let mut before = std::mem::replace(&mut row[0], at + 1);
+        for (column, other) in right.iter().enumerate() {
+            let replaced = before + usize::from(letter != *other);
+            before = row[column + 1];
+            row[column + 1] = replaced.min(before + 1).min(row[column] + 1);
+        }
+    }
+    row[right.len()]
 }
 
 fn condition(field: &str, meta: Option<String>, value: Value) -> Result<Condition, String> {
@@ -267,9 +404,9 @@ fn condition(field: &str, meta: Option<String>, value: Value) -> Result<Conditio
         }
         "from" => Condition::From(moment(text).ok_or(A_DATE)?.0),
         "to" => Condition::Until(moment(text).ok_or(A_DATE)?.1),
-        "last" => {
-            Condition::Last(duration_ms(text).ok_or("write hours, days or weeks, like 24h, 7d or 4w.")?)
-        }
+        "last" => Condition::Last(
+            duration_ms(text).ok_or("write minutes, hours, days or weeks, like 30m, 24h or 7d.")?,
+        ),
         _ => Condition::Missing(missing(text)?),
     })
 }
@@ -365,16 +502,17 @@ fn moment(text: &str) -> Option<(u64, u64)> {
 
 fn duration_ms(text: &str) -> Option<u64> {
     let unit = text.chars().next_back()?;
-    let hours = match unit {
-        'h' => 1,
-        'd' => 24,
-        'w' => 24 * 7,
+    let minutes = match unit {
+        'm' => 1,
+        'h' => 60,
+        'd' => 24 * 60,
+        'w' => 7 * 24 * 60,
         _ => return None,
     };
-    let count = &text[..text.len() - 1];
+    let count = &text[..text.len() - unit.len_utf8()];
     let count: u64 = count.bytes().all(|byte| byte.is_ascii_digit()).then(|| count.parse().ok())??;
-    let ms = count.checked_mul(hours * HOUR_MS)?;
-    (count > 0 && ms <= LAST_DAYS_MAX * 24 * HOUR_MS).then_some(ms)
+    let ms = count.checked_mul(minutes * MINUTE_MS)?;
+    (count > 0 && ms <= LAST_DAYS_MAX * 24 * 60 * MINUTE_MS).then_some(ms)
 }
 
 fn missing(text: &str) -> Result<Missing, String> {
@@ -459,8 +597,9 @@ mod tests {
             ("from:2026-10-01", Condition::From(day("2026-10-01").start_ms())),
             ("to:2026-10-31", Condition::Until(day("2026-10-31").end_ms())),
             ("to:1970-01-01T00:00:01Z", Condition::Until(1001)),
-            ("last:24h", Condition::Last(24 * HOUR_MS)),
-            ("last:2w", Condition::Last(14 * 24 * HOUR_MS)),
+            ("last:24h", Condition::Last(24 * 60 * MINUTE_MS)),
+            ("last:30m", Condition::Last(30 * MINUTE_MS)),
+            ("last:2w", Condition::Last(14 * 24 * 60 * MINUTE_MS)),
             ("missing:actor", Condition::Missing(Missing::Field(FieldId::ActorId))),
             ("missing:meta.x", Condition::Missing(Missing::Meta("x".into()))),
             ("\"some text\"", Condition::Text("some text".into())),
@@ -471,6 +610,56 @@ mod tests {
         let soc2 = Catalog::builtin().framework_index("soc2").unwrap();
         assert_eq!(one("framework:soc2"), Condition::Framework(soc2));
         assert_eq!(Query::parse(" "), Ok(Query::default()));
+    }
+
+    #[test]
+    fn a_bare_word_is_searched_as_text() {
+        assert_eq!(one("login"), Condition::Text("login".into()));
+        assert_eq!(one("it\"s"), Condition::Text("it\"s".into()));
+        assert_eq!(conditions("-login"), [(true, Condition::Text("login".into()))]);
+        assert_eq!(conditions("failed login").len(), 2, "both must be there");
+        assert_eq!((one("#7"), one("#7..9")), (Condition::Seq(7, 7), Condition::Seq(7, 9)));
+        assert_eq!(one("#release"), Condition::Text("#release".into()));
+    }
+
+    #[test]
+    fn what_identifies_an_event_is_known_by_its_form_in_either_case() {
+        let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+        for text in [id.to_owned(), id.to_lowercase()] {
+            let named = Named::LogId(Ulid::parse(id).unwrap());
+            assert_eq!(one(&text), Condition::Named(named, text.clone()));
+        }
+        let hash = "ab".repeat(32);
+        for text in [hash.clone(), hash.to_uppercase()] {
+            assert_eq!(one(&text), Condition::Named(Named::Hash(Hash([0xab; 32])), text.clone()));
+        }
+        for text in [&id[1..], &hash[1..], &format!("{}g", &hash[1..])] {
+            assert_eq!(one(text), Condition::Text(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_wrong_term_leaves_the_others_and_offers_the_nearest_meaning() {
+        let nearest = |text: &str| {
+            let (query, wrong) = Query::read(&format!("action:a.b {text} \"last\""));
+            assert_eq!((query.terms.len(), wrong.len()), (2, 1), "{text}");
+            assert_eq!(wrong[0].term, 11..11 + text.len(), "{text}");
+            wrong[0].meanings.clone()
+        };
+        assert_eq!(nearest("actr:x"), ["actor:x", "meta.actr:x", "\"actr:x\""]);
+        assert_eq!(nearest("-user:x"), ["-actor:x", "-meta.user:x", "-\"user:x\""]);
+        assert_eq!(nearest("ticket_id:OPS-1"), ["meta.ticket_id:OPS-1", "\"ticket_id:OPS-1\""]);
+        assert_eq!(nearest("severity:>=critcal")[0], "severity:>=critical");
+        assert_eq!(nearest("framework:soc")[0], "framework:soc2");
+        assert_eq!(nearest("missing:actr")[0], "missing:actor");
+        assert_eq!(nearest("last:90min")[0], "last:90m");
+        assert_eq!(nearest("country:france"), ["\"country:france\""]);
+        // Of what follows an open quote nothing is known.
+        let (query, wrong) = Query::read("action:a.b actor:\"x y");
+        assert_eq!((query.terms.len(), wrong[0].meanings.as_slice()), (1, &["actor:\"x y\"".to_owned()][..]));
+        // One window of time stays, and it is the first.
+        let (query, wrong) = Query::read("last:7d x from:2026-01-01 last:1h");
+        assert_eq!((query.terms.len(), wrong.len()), (2, 2));
     }
 
     #[test]
@@ -485,9 +674,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
         for (text, place, problem) in [
-            ("login", 0..5, "has no field"),
-            ("actor:x login", 8..13, "has no field"),
-            ("actr:x", 0..5, "“actr” is not a field; use one of action: category: actor:"),
+            ("-", 0..1, "after the minus"),
+            ("actr:x", 0..5, "“actr” is not a field."),
             ("key:at_live_ab", 0..4, "“key” is not a field"),
             ("actor:", 0..6, "needs a value"),
             ("actor: x", 0..6, "needs a value"),
@@ -507,9 +695,9 @@ mod tests {
             ("meta.:x", 0..6, "needs a name"),
             ("meta.x:>abc", 7..11, "put a number"),
             ("from:2026-02-30", 5..15, "a day like"),
-            ("last:5y", 5..7, "hours, days or weeks"),
-            ("last:0d", 5..7, "hours, days or weeks"),
-            ("last:99999999999999999999d", 5..26, "hours, days or weeks"),
+            ("last:5y", 5..7, "minutes, hours, days or weeks"),
+            ("last:0d", 5..7, "minutes, hours, days or weeks"),
+            ("last:99999999999999999999d", 5..26, "minutes, hours, days or weeks"),
             ("missing:action", 8..14, "missing: takes"),
             ("from:2026-01-01 from:2026-01-02", 16..31, "appears twice"),
             ("last:7d to:2026-01-02", 8..21, "not both"),
@@ -519,8 +707,8 @@ mod tests {
             assert_eq!(error.at, place, "{text}: {}", error.problem);
             assert!(error.problem.contains(problem), "{text}: {}", error.problem);
         }
-        let error = Query::parse("actor:é x").unwrap_err();
-        assert!(error.explain("actor:é x").starts_with("At character 9: "), "{}", error.explain("actor:é x"));
+        let error = Query::parse("actor:é x:").unwrap_err();
+        assert!(error.explain("actor:é x:").starts_with("At character 9: "), "{error:?}");
     }
 
     #[test]
@@ -528,6 +716,8 @@ mod tests {
         let terms = |count: usize| vec!["actor:x"; count].join(" ");
         assert_eq!(Query::parse(&terms(TERMS_MAX)).unwrap().terms.len(), TERMS_MAX);
         assert!(Query::parse(&terms(TERMS_MAX + 1)).unwrap_err().problem.contains("at most 32 terms"));
+        let (query, wrong) = Query::read(&"actr:x ".repeat(200));
+        assert_eq!((query.terms.len(), wrong.len()), (0, TERMS_MAX + 1), "what is wrong is bounded, too");
         let long = |bytes: usize| format!("actor:{}", "x".repeat(bytes - 6));
         assert!(Query::parse(&long(QUERY_BYTES_MAX)).is_ok());
         assert!(Query::parse(&long(QUERY_BYTES_MAX + 1)).unwrap_err().problem.contains("at most 2000 bytes"));
@@ -555,6 +745,7 @@ mod tests {
                 Err(error) => {
                     assert!(text.get(error.at.clone()).is_some(), "{text:?}");
                     assert!(!error.explain(&text).is_empty());
+                    assert!(error.meanings.iter().all(|meaning| Query::parse(meaning).is_ok()), "{text:?}");
                 }
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! The whole search is held against every event, whatever the indexes say: they only spare looks. Terms of
 //! one field are alternatives, different fields must all match; comparisons of one field narrow together
-//! (`meta.amount:>10 meta.amount:<20` is a range). Texts in quotes must all be there.
+//! (`meta.amount:>10 meta.amount:<20` is a range). Texts must all be there.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ use sealog_core::query::Filter;
 
 use super::number::Number;
 use super::parse::Query;
-use super::term::{Comparison, Condition, Level, MetaTest, Missing, Network, Pattern, Severity};
+use super::term::{Comparison, Condition, Level, MetaTest, Missing, Named, Network, Pattern, Severity};
 
 /// Lists that a search may ask for side by side. Alternatives beyond that are looked for one by one.
 pub const BRANCHES_MAX: usize = 8;
@@ -74,6 +74,8 @@ enum Check {
     MissingMember(String),
     /// In lower case, as it is and as metadata would write it.
     Text(String, String),
+    /// And what else its digits may be.
+    Named(Named, Box<Check>),
 }
 
 impl Plan {
@@ -123,7 +125,7 @@ impl Plan {
         self
     }
 
-    /// And what another filter leaves of it: the fields of the form beside the search.
+    /// And what another filter leaves of it: the fields of an export beside its search.
     pub fn and(mut self, other: &Filter) -> Plan {
         for (field, value) in [
             (FieldId::Action, &other.action),
@@ -298,7 +300,7 @@ fn key(condition: &Condition) -> Key {
         Condition::Seq(..) => Key::Seq,
         Condition::Meta(name, _) => Key::Meta(name.clone()),
         Condition::Missing(_) => Key::Missing,
-        Condition::Text(text) => Key::Text(text.clone()),
+        Condition::Text(text) | Condition::Named(_, text) => Key::Text(text.clone()),
         Condition::From(_) | Condition::Until(_) | Condition::Last(_) => {
             unreachable!("times are a window, not terms that are held against events one by one")
         }
@@ -332,6 +334,9 @@ impl Check {
                 let lower = text.to_lowercase();
                 let escaped = FieldIs::new("", &lower).text().to_owned();
                 Check::Text(lower, escaped)
+            }
+            Condition::Named(named, text) => {
+                Check::Named(*named, Box::new(Check::of(&Condition::Text(text.clone()))))
             }
             Condition::From(_) | Condition::Until(_) | Condition::Last(_) => {
                 unreachable!("times are a window, not terms that are held against events one by one")
@@ -380,6 +385,8 @@ impl Check {
                     .any(|text| text.to_lowercase().contains(plain))
                     || metadata.is_some_and(|metadata| metadata.to_lowercase().contains(escaped))
             }
+            Check::Named(Named::LogId(log_id), text) => event.sealed.log_id == *log_id || text.holds(event),
+            Check::Named(Named::Hash(hash), text) => event.sealed.hash == *hash || text.holds(event),
         }
     }
 }

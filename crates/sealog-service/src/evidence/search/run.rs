@@ -25,25 +25,36 @@ pub struct Budget {
     pub rows: usize,
     /// Bytes of events to return; the last may have two megabytes.
     pub bytes: usize,
-    /// Events to look at, and their bytes.
-    pub looked: usize,
-    pub looked_bytes: usize,
-    /// Pieces to ask the store for: each is bounded, and may have no event.
-    pub pieces: usize,
-    pub time: Duration,
+    pub work: Work,
 }
 
 impl Budget {
     /// For a page that somebody waits for: pages are to be there within 150 ms, whatever was typed.
     pub fn of_page(rows: usize) -> Budget {
-        Budget {
-            rows,
-            bytes: 1 << 20,
-            looked: 20_000,
-            looked_bytes: 32 << 20,
-            pieces: 512,
-            time: Duration::from_millis(120),
+        Budget { rows, bytes: 1 << 20, work: Work::Time(Duration::from_millis(120)) }
+    }
+}
+
+/// How much a run may work: the time of its reads and of its comparisons, without the wait of a comparison for
+/// a thread.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    Time(Duration),
+    /// So many pieces, on a machine of whatever speed: for tests.
+    Steps(u32),
+}
+
+impl Work {
+    /// What is left after a piece that took so long.
+    fn after(self, piece: Duration) -> Work {
+        match self {
+            Work::Time(left) => Work::Time(left.saturating_sub(piece)),
+            Work::Steps(left) => Work::Steps(left.saturating_sub(1)),
         }
+    }
+
+    fn is_spent(self) -> bool {
+        matches!(self, Work::Time(Duration::ZERO) | Work::Steps(0))
     }
 }
 
@@ -70,13 +81,6 @@ struct Branch {
     next: u64,
 }
 
-#[derive(Default)]
-struct Spent {
-    looked: usize,
-    looked_bytes: usize,
-    pieces: usize,
-}
-
 /// Events below `before_seq` that match, newest first.
 pub async fn run(
     store: &dyn Store,
@@ -85,13 +89,12 @@ pub async fn run(
     before_seq: Option<u64>,
     budget: Budget,
 ) -> Result<Found, StoreError> {
-    let begun = Instant::now();
     let start = before_seq.unwrap_or(u64::MAX).min(plan.seqs.1.saturating_add(1));
     let mut branches: Vec<Branch> =
         plan.filters.iter().map(|filter| Branch { filter: filter.clone(), next: start }).collect();
     // What branches have found below the place to which all of them have looked.
     let mut waiting: BTreeMap<u64, StoredEvent> = BTreeMap::new();
-    let (mut events, mut bytes, mut spent) = (Vec::new(), 0, Spent::default());
+    let (mut events, mut bytes, mut looked, mut work) = (Vec::new(), 0, 0, budget.work);
     let resume = loop {
         let furthest = branches.iter_mut().max_by_key(|branch| branch.next).expect("a plan has a filter");
         let frontier = furthest.next;
@@ -103,11 +106,7 @@ pub async fn run(
         if events.len() > budget.rows || frontier == 0 {
             break frontier;
         }
-        let is_spent = bytes >= budget.bytes
-            || spent.looked >= budget.looked
-            || spent.looked_bytes >= budget.looked_bytes
-            || spent.pieces >= budget.pieces
-            || begun.elapsed() >= budget.time;
+        let is_spent = bytes >= budget.bytes || work.is_spent();
         // Each run goes on by a piece of every branch, or it would end where it began for ever.
         if is_spent && frontier < start {
             break frontier;
@@ -115,22 +114,25 @@ pub async fn run(
         let limit = if plan.is_exact { budget.rows + 1 } else { PIECE_EVENTS };
         let before_seq = (frontier < u64::MAX).then_some(frontier);
         let list = List { filter: furthest.filter.clone(), before_seq, limit, bytes_max: PIECE_BYTES };
+        let read_at = Instant::now();
         let chunk = store.list(chain, list).await?;
+        let mut took = read_at.elapsed();
         furthest.next = chunk.resume.filter(|resume| *resume > plan.seqs.0).unwrap_or(0);
-        spent.pieces += 1;
-        spent.looked += chunk.items.len();
-        let piece_bytes = chunk.items.iter().map(|event| event.text.as_str().len()).sum::<usize>();
-        spent.looked_bytes += piece_bytes;
+        looked += chunk.items.len();
         if !chunk.items.is_empty() {
+            let piece_bytes = chunk.items.iter().map(|event| event.text.as_str().len()).sum::<usize>();
             let held_against = Arc::clone(plan);
             let matching = store.pool().run(Lane::Compute, chain, piece_bytes, move || {
+                let begun = Instant::now();
                 let mut items = chunk.items;
                 items.retain(|event| held_against.matches(event));
-                items
+                (items, begun.elapsed())
             });
-            let matching = matching.await.map_err(|_| StoreError::Closing)?;
+            let (matching, compared) = matching.await.map_err(|_| StoreError::Closing)?;
+            took += compared;
             waiting.extend(matching.into_iter().map(|event| (event.sealed.chain_seq, event)));
         }
+        work = work.after(took);
     };
     let is_full = events.len() > budget.rows;
     events.truncate(budget.rows);
@@ -143,7 +145,7 @@ pub async fn run(
         }
         None => None,
     };
-    Ok(Found { events, resume, looked_to, looked: spent.looked })
+    Ok(Found { events, resume, looked_to, looked })
 }
 
 /// Nothing for an event that is not there.

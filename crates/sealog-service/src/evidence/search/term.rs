@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
-use sealog_core::event::FieldId;
+use sealog_core::event::{FIELDS, FieldId};
+use sealog_core::id::{Hash, Ulid};
 
 use super::number::Number;
 
@@ -35,6 +36,36 @@ pub enum Condition {
     Missing(Missing),
     /// Anywhere in action, actor, resource, session or metadata, whatever the case.
     Text(String),
+    /// An event by what identifies it. The same digits may also be a text in another event: of a customer's
+    /// own ids and digests.
+    Named(Named, String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    LogId(Ulid),
+    Hash(Hash),
+}
+
+impl Condition {
+    /// What it is about, as it is typed before the colon; `text` for what has no colon.
+    pub fn field(&self) -> String {
+        let known = |id: &FieldId| FIELDS.iter().find(|field| field.id == *id).and_then(|field| field.search);
+        match self {
+            Condition::Field(id, _) => known(id).map_or("", |(name, _)| name.trim_end_matches(':')),
+            Condition::Framework(_) => "framework",
+            Condition::Severity(_) => "severity",
+            Condition::Ip(_) => "ip",
+            Condition::Seq(..) => "seq",
+            Condition::Meta(name, _) => return format!("meta.{name}"),
+            Condition::From(_) => "from",
+            Condition::Until(_) => "to",
+            Condition::Last(_) => "last",
+            Condition::Missing(_) => "missing",
+            Condition::Text(_) | Condition::Named(..) => "text",
+        }
+        .to_owned()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
