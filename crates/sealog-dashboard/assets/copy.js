@@ -16,5 +16,5 @@ function add(root) {
 }
 if (navigator.clipboard) {
   add(document);
-  document.addEventListener("htmx:after:swap", () => add(document));
+  for (const event of ["htmx:after:swap", "sealog:rows"]) document.addEventListener(event, () => add(document));
 }

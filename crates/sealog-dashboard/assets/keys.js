@@ -10,7 +10,11 @@ const isTyping = (target) =>
 /** The link of each row that leads to what the row is about. */
 const rows = () => [...document.querySelectorAll("main tbody th[scope=row] a[href]")];
 
-const here = (all) => all.findIndex((link) => link.closest("tr").contains(document.activeElement));
+/** The row that has the focus, or else the one that is open beside the list. */
+const here = (all) => {
+  const at = all.findIndex((link) => link.closest("tr").contains(document.activeElement));
+  return at < 0 ? all.findIndex((link) => link.closest("tr[aria-current]")) : at;
+};
 
 /** The link of the row that has the focus. */
 const current = () => { const all = rows(); return all[here(all)]; };
@@ -36,15 +40,15 @@ const press = (key) => click(document.querySelector(`[data-key="${key}"]:not([hi
 
 /** The value of a row that has the focus; where none has it, the row's first one gets it. */
 function value() {
-  const value = document.activeElement.closest?.("a[data-f]");
+  const value = document.activeElement.closest?.("a.f");
   if (value) return value;
-  current()?.closest("tr").querySelector("a[data-f]")?.focus();
+  current()?.closest("tr").querySelector("a.f")?.focus();
   return null;
 }
 
 const filter = () => click(value()) || Boolean(current());
 
-/** As a click with the Alt key does: `exclude.js`. */
+/** As a click with the Alt key does: `query.js`. */
 function without(value) {
   value?.dispatchEvent(new MouseEvent("click", { altKey: true, bubbles: true, cancelable: true }));
   return Boolean(value ?? current());

@@ -1,7 +1,8 @@
 // Hashes the exact text of the event in this browser, and compares. Without this there is the command line.
-const source = document.querySelector("[data-recompute]");
-const result = document.getElementById("recompute");
-if (source && result && crypto.subtle) {
+function add() {
+  const source = document.querySelector("[data-recompute]");
+  const result = document.getElementById("recompute");
+  if (!source || !result || result.firstChild || !crypto.subtle) return;
   const button = document.createElement("button");
   button.type = "button";
   button.className = "btn primary";
@@ -25,3 +26,5 @@ if (source && result && crypto.subtle) {
     }
   });
 }
+add();
+document.addEventListener("sealog:rows", add);

@@ -5,9 +5,6 @@ let source = null;
 let last = "";
 
 function begin() {
-  source?.close();
-  source = null;
-  last = "";
   const place = document.querySelector("[data-tail]");
   if (!place) return;
   const rows = place.querySelector("tbody");
@@ -20,26 +17,21 @@ function begin() {
     listen(place.dataset.tail, () => location.reload(), (text) => { waits.textContent = text; });
     return;
   }
-  const bar = document.createElement("p");
-  bar.className = "tail";
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "btn sm";
-  const more = document.createElement("button");
-  more.type = "button";
-  more.className = "btn sm pill";
+  const make = (tag, properties) => Object.assign(document.createElement(tag), properties);
+  const button = make("button", { type: "button", className: "btn live" });
+  const more = make("button", { type: "button", className: "btn sm pill", hidden: true });
   more.dataset.key = "r";
-  more.hidden = true;
-  const status = document.createElement("span");
+  const status = make("span", { className: "small muted" });
   status.setAttribute("role", "status");
-  bar.append(button, more, status);
-  place.prepend(bar);
+  document.getElementById("tools").prepend(status, more, button);
   let waiting = [];
   let arrived = 0;
   let shown = 0;
   const say = (text) => { status.textContent = text; };
   const show = () => {
+    const before = rows.rows.length;
     for (const row of waiting) rows.insertAdjacentHTML("afterbegin", row);
+    for (let at = rows.rows.length - before; at--;) rows.rows[at].classList.add("fresh");
     waiting = [];
     more.hidden = true;
     while (rows.rows.length > LIMIT) rows.rows[rows.rows.length - 1].remove();
@@ -63,19 +55,18 @@ function begin() {
     source = null;
     // Elsewhere a space is for scrolling.
     delete button.dataset.key;
-    button.textContent = "Live";
+    button.textContent = "Live tail";
     button.setAttribute("aria-pressed", "false");
     say(text);
   };
   const start = () => {
     arrived = shown = 0;
     button.dataset.key = " ";
-    button.textContent = "Pause";
     button.setAttribute("aria-pressed", "true");
     say("Waiting for events.");
     listen(place.dataset.tail, arrive, stop, say);
   };
-  button.addEventListener("click", () => (source ? stop("Paused. Select Live to see what you missed.") : start()));
+  button.addEventListener("click", () => (source ? stop("Paused. Press Live tail to see what you missed.") : start()));
   more.addEventListener("click", () => { scrollTo(0, 0); show(); });
   addEventListener("scroll", () => { if (waiting.length && place.getBoundingClientRect().top >= 0) show(); }, { passive: true });
   stop("");
@@ -91,9 +82,8 @@ function listen(address, arrive, stop, say) {
   });
   source.addEventListener("thinned", (message) => say?.(`${message.data} not shown here to keep up. All are stored.`));
   source.addEventListener("error", () => {
-    if (source?.readyState === EventSource.CLOSED) stop("Live view ended. Reload the page.");
+    if (source?.readyState === EventSource.CLOSED) stop("Live tail ended. Reload the page.");
   });
 }
 
 begin();
-document.addEventListener("htmx:after:swap", begin);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use sealog_engine::Service;
+use sealog_service::evidence::search::Work;
 use sealog_service::people::account::People;
 use sealog_service::people::sign_in::Accounts;
 
@@ -13,7 +14,7 @@ use crate::gate::Gate;
 use crate::layout::Shell;
 use crate::place::Place;
 use crate::problem::{Framed, Shown};
-use crate::reads::Reads;
+use crate::reads::{self, Reads};
 use crate::request::{Asked, html};
 use crate::streams::{DOWNLOADS, LIVE_VIEWS, Streams};
 
@@ -23,6 +24,8 @@ pub struct Config {
     /// Where API clients reach the server; it stands in the examples.
     pub base_url: String,
     pub docs_url: String,
+    /// How much one search of events may work.
+    pub search: Work,
 }
 
 /// What is told when the first owner has claimed the account: the link is worth nothing any more.
@@ -35,6 +38,7 @@ pub struct Dashboard {
     pub(crate) site: Site,
     pub(crate) downloads: Streams,
     pub(crate) reads: Reads,
+    pub(crate) searches: Reads,
     pub(crate) streams: Streams,
     pub(crate) on_claimed: OnClaimed,
 }
@@ -51,7 +55,8 @@ impl Dashboard {
             service,
             config,
             downloads: Streams::new(DOWNLOADS),
-            reads: Reads::new(),
+            reads: Reads::new(reads::READS),
+            searches: Reads::new(reads::SEARCHES),
             streams: Streams::new(LIVE_VIEWS),
             on_claimed,
         })

@@ -8,13 +8,21 @@ use sealog_core::id::TenantId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// At a time, of everybody and of one organisation.
-const READS_MAX: usize = 8;
-const READS_OF_TENANT_MAX: usize = 3;
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    all: usize,
+    of_tenant: usize,
+}
+
+pub(crate) const READS: Places = Places { all: 8, of_tenant: 3 };
+/// Each takes a core for about a second, and a second one of the same organisation waits.
+pub(crate) const SEARCHES: Places = Places { all: 4, of_tenant: 1 };
 /// Organisations that are known before those without a reader are forgotten.
 const TENANTS_KEPT: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Reads {
+    of_tenant: usize,
     all: Arc<Semaphore>,
     tenants: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
 }
@@ -27,8 +35,8 @@ pub(crate) struct ReadPlace {
 }
 
 impl Reads {
-    pub(crate) fn new() -> Reads {
-        Reads { all: Arc::new(Semaphore::new(READS_MAX)), tenants: Mutex::default() }
+    pub(crate) fn new(Places { all, of_tenant }: Places) -> Reads {
+        Reads { of_tenant, all: Arc::new(Semaphore::new(all)), tenants: Mutex::default() }
     }
 
     /// Waits first among those of the organisation, so that they never hold places that others could have.
@@ -46,8 +54,7 @@ impl Reads {
             // Whoever reads or waits holds it, too.
             tenants.retain(|_, places| Arc::strong_count(places) > 1);
         }
-        let places =
-            tenants.entry(tenant_id).or_insert_with(|| Arc::new(Semaphore::new(READS_OF_TENANT_MAX)));
+        let places = tenants.entry(tenant_id).or_insert_with(|| Arc::new(Semaphore::new(self.of_tenant)));
         Arc::clone(places)
     }
 
@@ -81,7 +88,7 @@ mod tests {
 
     #[test]
     fn one_organisation_takes_three_places_of_eight_and_all_take_eight() {
-        let reads = Reads::new();
+        let reads = Reads::new(READS);
         let take = |n, count: usize| -> Vec<ReadPlace> {
             (0..count).map(|_| try_place(&reads, n).expect("a place")).collect()
         };
@@ -95,8 +102,17 @@ mod tests {
     }
 
     #[test]
+    fn an_organisation_searches_one_thing_at_a_time_and_four_do_so_at_once() {
+        let searches = Reads::new(SEARCHES);
+        let mut held: Vec<ReadPlace> = (1..=4).map(|n| try_place(&searches, n).expect("a place")).collect();
+        assert!(try_place(&searches, 1).is_none() && try_place(&searches, 5).is_none());
+        held.remove(0);
+        assert!(try_place(&searches, 1).is_some());
+    }
+
+    #[test]
     fn organisations_without_a_reader_are_forgotten() {
-        let reads = Reads::new();
+        let reads = Reads::new(READS);
         let held = try_place(&reads, 0);
         for n in 0..3 * TENANTS_KEPT {
             drop(try_place(&reads, n));

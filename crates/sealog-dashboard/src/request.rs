@@ -132,9 +132,14 @@ pub(crate) fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
+/// In a query string, where a colon and a slash mean nothing: addresses stay short and readable.
+pub(crate) fn query_encoded(text: &str) -> String {
+    encoded(text).replace("%3A", ":").replace("%2F", "/")
+}
+
 /// A query string of these.
 pub(crate) fn query_text(pairs: &[(String, String)]) -> String {
-    let pairs = pairs.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
+    let pairs = pairs.iter().map(|(name, value)| format!("{}={}", encoded(name), query_encoded(value)));
     pairs.collect::<Vec<_>>().join("&")
 }
 

@@ -37,7 +37,7 @@ const ON_PAGE: &[(&str, &str)] = &[
     ("e", "Export this query"),
     ("t", "Switch between UTC and local times"),
     ("r", "Show new events"),
-    ("Space", "Pause or start the live view"),
+    ("Space", "Pause the live tail"),
     ("?", "Show keyboard shortcuts"),
 ];
 

@@ -19,6 +19,7 @@ use sealog_engine::{Opened, Place};
 use sealog_server::config::Config;
 use sealog_server::tls::Tls;
 use sealog_server::{App, Server, background};
+use sealog_service::evidence::search::Work;
 use sealog_service::people::admin::Admin;
 use sealog_service::records::system_chain::Wake;
 use sealog_store::clock::GuardedWorld;
@@ -281,7 +282,7 @@ fn room(dir: &Path, is_embedded: bool) -> std::io::Result<Room> {
 /// The dashboard.
 fn dashboard(app: &App, data_dir: PathBuf) -> Arc<Dashboard> {
     let Config { base_url, docs_url, .. } = app.config.clone();
-    let config = sealog_dashboard::Config { base_url, docs_url };
+    let config = sealog_dashboard::Config { base_url, docs_url, search: Work::OF_PAGE };
     let on_claimed = move || {
         let data_dir = data_dir.clone();
         // An event loop waits for no disk. What does not come to pass here, the next start does.

@@ -4,7 +4,7 @@
 /// The parameter, and what it can name. The number of an event is always there.
 pub(crate) const PARAMETER: &str = "columns";
 const COLUMNS: [(&str, &str); 7] = [
-    ("time", "Time"),
+    ("time", "Time (UTC)"),
     ("action", "Action"),
     ("actor", "Actor"),
     ("resource", "Resource"),
@@ -12,6 +12,9 @@ const COLUMNS: [(&str, &str); 7] = [
     ("severity", "Severity"),
     ("hash", "Hash"),
 ];
+/// Of their cells.
+const CLASSES: [&str; COLUMNS.len()] =
+    ["c-time", "c-action", "c-actor", "c-res", "c-where", "c-sev", "c-hash"];
 
 /// Those that are shown.
 pub(crate) struct Columns([bool; COLUMNS.len()]);
@@ -45,6 +48,17 @@ impl Columns {
     /// With the number.
     pub(crate) fn count(&self) -> usize {
         1 + self.0.iter().filter(|shown| **shown).count()
+    }
+
+    /// How many are not shown.
+    pub(crate) fn hidden(&self) -> usize {
+        self.0.iter().filter(|shown| !**shown).count()
+    }
+
+    /// Those that are shown: name, label, class.
+    pub(crate) fn shown(&self) -> Vec<(&'static str, &'static str, &'static str)> {
+        let all = self.all().into_iter().zip(CLASSES);
+        all.filter(|((.., shown), _)| *shown).map(|((name, label, _), class)| (name, label, class)).collect()
     }
 
     /// Name, label, and whether it is shown.

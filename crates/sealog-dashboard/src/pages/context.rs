@@ -17,7 +17,7 @@ use crate::app::Dashboard;
 use crate::pages::found::within;
 use crate::pages::query_bar;
 use crate::problem::Problem;
-use crate::request::{Asked, query_text};
+use crate::request::{Asked, query_encoded};
 use crate::text::{moment, number, of_json};
 
 /// Events of each list, and of what the actor did before and after.
@@ -93,20 +93,20 @@ impl Context {
         if let Some(actor) = fields.actor_id {
             let found = around.by_actor(actor).await?;
             let time = format!("from:{} to:{}", iso_ms(around.begin_ms()), iso_ms(around.end_ms()));
-            let all = link(&here, &[("actor_id", raw(actor)), (query_bar::NAME, time)]);
+            let all = link(&here, &format!("{} {time}", query_bar::term("actor", &raw(actor))));
             let note = note("Within ten minutes before and after.", &found);
             context.add("actor", "By the same actor", note, all, around.rows(&here, &found), &found);
         }
         if let Some(resource) = fields.resource {
             let found = around.on_resource(resource).await?;
-            let all = link(&here, &[("resource", raw(resource))]);
+            let all = link(&here, &query_bar::term("resource", &raw(resource)));
             let note = note("The latest ten.", &found);
             context.add("resource", "On the same resource", note, all, around.rows(&here, &found), &found);
         }
         if let Some(session) = &event.annotations.session_id {
             let term = query_bar::term("session", session);
             if let Some(found) = around.in_session(&term).await? {
-                let all = link(&here, &[(query_bar::NAME, term)]);
+                let all = link(&here, &term);
                 let note = note("Within 250 events before and after.", &found);
                 context.add("session", "In the same session", note, all, around.rows(&here, &found), &found);
             }
@@ -168,11 +168,7 @@ impl Around<'_> {
         let seq = self.event.sealed.chain_seq;
         let (from, to) = (seq.saturating_sub(SESSION_SEQS), seq.saturating_add(SESSION_SEQS));
         let Ok(query) = Query::parse(&format!("{term} seq:{from}..{to}")) else { return Ok(None) };
-        let budget = Budget {
-            rows: 2 * ROWS,
-            bytes: BYTES_MAX,
-            work: Work::Time(Duration::from_millis(30)),
-        };
+        let budget = Budget { rows: 2 * ROWS, bytes: BYTES_MAX, work: Work::Time(Duration::from_millis(30)) };
         let plan = Arc::new(Plan::new(&query, 0).within(self.grants));
         let found = search::run(&*self.app.service.store, self.chain, &plan, None, budget).await?;
         Ok(Some(Found { events: found.events, is_cut: found.resume.is_some() }))
@@ -212,10 +208,8 @@ fn raw(canonical: &str) -> String {
     json::decode(canonical).unwrap_or_default()
 }
 
-fn link(here: &str, pairs: &[(&str, String)]) -> String {
-    let pairs: Vec<(String, String)> =
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    format!("{here}?{}", query_text(&pairs))
+fn link(here: &str, query: &str) -> String {
+    format!("{here}?{}={}", query_bar::NAME, query_encoded(query))
 }
 
 fn note(what: &str, found: &Found) -> String {

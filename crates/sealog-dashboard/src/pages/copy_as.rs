@@ -2,7 +2,6 @@
 
 use sealog_core::id::Ulid;
 
-use crate::pages::query_bar;
 use crate::request::query_text;
 use crate::text::visible;
 
@@ -13,8 +12,7 @@ fn curl(address: &str) -> String {
 
 /// A list from the API, with the filters that it has.
 pub(crate) fn curl_of_list(base_url: &str, filters: &[(String, String)]) -> String {
-    let filters = exact(filters);
-    let query = if filters.is_empty() { String::new() } else { format!("?{}", query_text(&filters)) };
+    let query = if filters.is_empty() { String::new() } else { format!("?{}", query_text(filters)) };
     curl(&format!("{base_url}/v1/events{query}"))
 }
 
@@ -22,10 +20,10 @@ pub(crate) fn curl_of_list(base_url: &str, filters: &[(String, String)]) -> Stri
 /// something else.
 pub(crate) fn cli_of_list(base_url: &str, filters: &[(String, String)]) -> Option<String> {
     let mut line = format!("SEALOG_URL={} sealog events list", argument(base_url)?);
-    for (name, value) in exact(filters) {
+    for (name, value) in filters {
         // A value that begins like a flag is not taken for one behind the sign.
         let sign = if value.starts_with('-') { '=' } else { ' ' };
-        line.push_str(&format!(" --{}{sign}{}", name.replace('_', "-"), argument(&value)?));
+        line.push_str(&format!(" --{}{sign}{}", name.replace('_', "-"), argument(value)?));
     }
     Some(line)
 }
@@ -48,11 +46,6 @@ pub(crate) fn markdown(text: &str, address: &str) -> String {
         escaped.push(character);
     }
     format!("[{escaped}]({address})")
-}
-
-/// Those that the API has.
-fn exact(filters: &[(String, String)]) -> Vec<(String, String)> {
-    filters.iter().filter(|(name, _)| name != query_bar::NAME).cloned().collect()
 }
 
 fn argument(value: &str) -> Option<String> {
@@ -90,8 +83,7 @@ mod tests {
 
     #[test]
     fn the_command_line_has_the_filters_of_the_api_by_their_names() {
-        let filters =
-            pairs(&[("action", "user.login"), ("actor_id", "it's"), ("date_from", "2026-11-01"), ("q", "x")]);
+        let filters = pairs(&[("action", "user.login"), ("actor_id", "it's"), ("date_from", "2026-11-01")]);
         assert_eq!(
             cli_of_list("http://127.0.0.1:8080", &filters).unwrap(),
             "SEALOG_URL=http://127.0.0.1:8080 sealog events list --action user.login --actor-id 'it'\\''s' --date-from 2026-11-01"

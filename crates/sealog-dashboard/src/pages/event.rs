@@ -6,7 +6,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::body::Body;
 use axum::http::HeaderValue;
-use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, VARY};
 use axum::response::{Html, IntoResponse, Response};
 use sealog_core::canonical;
 use sealog_core::event::StoredEvent;
@@ -27,7 +27,7 @@ use crate::pages::context::Context;
 use crate::pages::found::within;
 use crate::pages::{copy_as, query_bar};
 use crate::problem::Problem;
-use crate::request::{Asked, encoded, rendered};
+use crate::request::{Asked, query_encoded, rendered};
 use crate::text::{beginning, clock_ms, indented, moment, number, of_json, visible};
 use crate::views;
 use sealog_service::evidence::hidden::is_hidden;
@@ -40,9 +40,11 @@ const LINE_BYTES_MAX: usize = 4 << 10;
 const AROUND_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Template)]
-#[template(path = "pages/event.html")]
+#[template(path = "pages/event.html", blocks = ["event"])]
 struct Page<'a> {
     shell: Shell<'a>,
+    /// Beside the list, which has a heading of its own.
+    is_part: bool,
     events: String,
     log_id: String,
     permalink: String,
@@ -115,11 +117,14 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     // An event can have two megabytes, and this looks at each of them several times.
     let page = {
         let (app, asked) = (Arc::clone(&app), Arc::clone(&asked));
-        move || rendered(&page(&app, &asked, &event, &around, context))
+        move || {
+            let page = page(&app, &asked, &event, &around, context);
+            if page.is_part { rendered(&page.as_event()) } else { rendered(&page) }
+        }
     };
     let text = app.service.store.pool().run(Lane::Compute, chain, bytes, page).await;
     match text.map_err(|_| StoreError::Closing)? {
-        Ok(text) => Ok(Html(text).into_response()),
+        Ok(text) => Ok(([(VARY, "HX-Request")], Html(text)).into_response()),
         Err(error) => Err(sealog_service::people::sign_in::Failed::from(error.to_string()).into()),
     }
 }
@@ -212,14 +217,13 @@ fn page<'a>(
     let sealed = &event.sealed;
     let hashed = preimage(event);
     let events = asked.path.rsplit_once('/').map_or(String::new(), |(list, _)| list.to_owned());
-    let value = |name: &str, field: &str, canonical: &str| {
-        let raw = sealog_core::json::decode(canonical).unwrap_or_default();
-        let list = |name: &str, value: &str| format!("{events}?{name}={}", encoded(value));
-        let without = format!("-{}", query_bar::term(field, &raw));
-        Value { text: of_json(canonical), only: list(name, &raw), without: list(query_bar::NAME, &without) }
+    let value = |field: &str, canonical: &str| {
+        let term = query_bar::term(field, &sealog_core::json::decode(canonical).unwrap_or_default());
+        let list = |query: &str| format!("{events}?{}={}", query_bar::NAME, query_encoded(query));
+        Value { text: of_json(canonical), only: list(&term), without: list(&format!("-{term}")) }
     };
-    let action = value("action", "action", fields.action);
-    let actor = fields.actor_id.map(|actor| value("actor_id", "actor", actor));
+    let action = value("action", fields.action);
+    let actor = fields.actor_id.map(|actor| value("actor", actor));
     let described = sealog_core::json::decode(fields.action).and_then(|name| describe(&name));
     let recomputed = canonical::hash(
         sealed.prev_hash,
@@ -237,6 +241,7 @@ fn page<'a>(
     let json = json_of(event);
     Page {
         shell: Shell::new(app, asked, Some(Current::Events)),
+        is_part: asked.wants_part(),
         log_id: sealed.log_id.to_string(),
         verify: asked
             .place()
@@ -253,7 +258,7 @@ fn page<'a>(
         tenant_id: event.tenant_id.to_string(),
         schema_version: event.schema_version,
         description: described.unwrap_or(""),
-        resource: fields.resource.map(|resource| value("resource", "resource", resource)),
+        resource: fields.resource.map(|resource| value("resource", resource)),
         metadata: fields.metadata.map(metadata),
         enriched: enriched(event),
         is_linked: chain.iter().all(|link| link.follows != Some(false)),

@@ -1,5 +1,5 @@
-//! An event as a row of the list, on the page and in the live view; each value leads to the list with that
-//! value as a filter. `keys.js` leaves a value out by the term that stands with it.
+//! An event as a row of the list, on the page and in the live tail; each value leads to the part of the list
+//! that has it. `list.js` leaves a value out by the last term of that link.
 
 use askama::Template;
 use sealog_core::event::StoredEvent;
@@ -9,7 +9,7 @@ use sealog_core::time::iso_ms;
 use crate::pages::columns::Columns;
 use crate::pages::query_bar;
 use crate::pages::trail;
-use crate::request::{Asked, query_text};
+use crate::request::{Asked, query_encoded, query_text};
 use crate::text::{clock_ms, day, number, of_json, visible};
 
 pub(crate) struct Row {
@@ -35,9 +35,8 @@ pub(crate) struct Value {
     pub text: String,
     /// The list with this value as a filter. Nothing where no filter can ask for it.
     pub href: String,
-    /// The term that asks for it: with a minus it is left out. Where a parameter asks for it, only the field
-    /// of such a term: `exclude.js` knows the rest from the link.
-    pub term: String,
+    /// For its colour, where the value is one that is known.
+    pub class: &'static str,
 }
 
 impl Value {
@@ -48,68 +47,92 @@ impl Value {
 
 /// Makes the links of rows. They are relative to the list and say nothing twice: a page of fifty rows has 300
 /// of them.
-struct Links<'a> {
-    given: &'a [(String, String)],
-    /// The search that the list has by now.
-    query: &'a str,
-}
+pub(crate) struct Links(Vec<(&'static str, String)>);
 
-impl Links<'_> {
-    /// By a parameter of the list, which looks for exactly this.
-    fn exact(&self, name: &str, field: &str, canonical: Option<&str>) -> Value {
-        let Some(canonical) = canonical else { return Value::default() };
-        let raw = json::decode(canonical).unwrap_or_default();
-        Value { text: of_json(canonical), href: with("", self.given, name, &raw), term: field.to_owned() }
+impl Links {
+    /// `given` is the query that the list has by now, and its columns.
+    pub(crate) fn new(given: &[(String, String)]) -> Links {
+        let query = given.iter().find(|(name, _)| name == query_bar::NAME).map_or("", |(_, value)| value);
+        let page = with("", given, query_bar::NAME, "");
+        let page = if page.is_empty() { "?".to_owned() } else { format!("{page}&") };
+        let before = |field: &'static str| {
+            let rest = query_encoded(&query_bar::rest_of(query, field));
+            let space = if rest.is_empty() { "" } else { "+" };
+            (field, format!("{page}{}={rest}{space}", query_bar::NAME))
+        };
+        Links(["action", "category", "actor", "resource", "country", "severity"].map(before).into())
     }
 
-    /// By a term of the search.
-    fn searched(&self, field: &str, value: Option<&str>) -> Value {
+    fn to(&self, field: &str, value: &str) -> String {
+        let before = self.0.iter().find(|(known, _)| *known == field).map_or("", |(_, before)| before);
+        format!("{before}{}", query_encoded(&query_bar::term(field, value)))
+    }
+
+    fn canonical(&self, field: &str, canonical: Option<&str>) -> Value {
+        let Some(canonical) = canonical else { return Value::default() };
+        let raw = json::decode(canonical).unwrap_or_default();
+        Value { text: of_json(canonical), href: self.to(field, &raw), class: "" }
+    }
+
+    fn plain(&self, field: &str, value: Option<&str>, class: fn(&str) -> &'static str) -> Value {
         let Some(value) = value else { return Value::default() };
-        let term = query_bar::term(field, value);
-        let has_term = self.query.split(' ').any(|known| known == term);
-        let query = if has_term { self.query.to_owned() } else { format!("{} {term}", self.query) };
-        Value { text: visible(value), href: with("", self.given, query_bar::NAME, query.trim()), term }
+        Value { text: visible(value), href: self.to(field, value), class: class(value) }
     }
 }
 
 impl Row {
-    /// `given` are the filters that the list has by now.
-    pub(crate) fn new(given: &[(String, String)], event: &StoredEvent) -> Row {
+    pub(crate) fn new(links: &Links, event: &StoredEvent) -> Row {
         let fields = event.text.fields();
         let annotations = &event.annotations;
-        let query = given.iter().find(|(name, _)| name == query_bar::NAME).map_or("", |(_, value)| value);
-        let links = Links { given, query };
         Row {
             href: format!("events/{}", event.sealed.log_id),
             seq: number(event.sealed.chain_seq),
             iso: iso_ms(event.timestamp_ms),
             day: day(event.timestamp_ms),
-            time: clock_ms(event.timestamp_ms),
-            action: links.exact("action", "action", Some(fields.action)),
-            category: links.searched("category", annotations.category.as_deref()),
-            actor: links.exact("actor_id", "actor", fields.actor_id),
-            resource: links.exact("resource", "resource", fields.resource),
-            place: place(&links, event),
-            severity: links.searched("severity", annotations.severity.as_deref()),
+            time: clock_ms(event.timestamp_ms)[..8].to_owned(),
+            action: links.canonical("action", Some(fields.action)),
+            category: links.plain("category", annotations.category.as_deref(), category),
+            actor: links.canonical("actor", fields.actor_id),
+            resource: links.canonical("resource", fields.resource),
+            place: place(links, event),
+            severity: links.plain("severity", annotations.severity.as_deref(), severity),
             hash: event.sealed.hash.to_string()[..8].to_owned(),
         }
     }
 }
 
+fn category(name: &str) -> &'static str {
+    match name {
+        "auth" => " auth",
+        "hipaa" | "gdpr" | "ccpa" => " privacy",
+        "access_control" | "configuration" | "api_key" => " control",
+        _ => "",
+    }
+}
+
+fn severity(level: &str) -> &'static str {
+    match level {
+        "warning" | "warn" => " warning",
+        "critical" => " critical",
+        "info" => " info",
+        _ => "",
+    }
+}
+
 /// The city with its country, which is what the filter asks for.
-fn place(links: &Links<'_>, event: &StoredEvent) -> Value {
+fn place(links: &Links, event: &StoredEvent) -> Value {
     let (city, country) = (event.annotations.city.as_deref(), event.annotations.country.as_deref());
-    let text = visible(&[city, country].into_iter().flatten().collect::<Vec<_>>().join(", "));
+    let text = visible(&[country, city].into_iter().flatten().collect::<Vec<_>>().join(" · "));
     // The search knows countries by two letters alone.
     let is_code = |code: &&str| code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_alphabetic());
-    Value { text, ..links.searched("country", country.filter(is_code)) }
+    Value { text, ..links.plain("country", country.filter(is_code), |_| "") }
 }
 
 /// A row as the list has it.
 pub(crate) fn rendered(asked: &Asked, event: &StoredEvent) -> String {
     let given = asked.query_pairs().into_iter().filter(|(name, value)| !value.is_empty() && name != "after");
     let given = Columns::in_place(given.collect());
-    let row = Row::new(&given, event);
+    let row = Row::new(&Links::new(&given), event);
     let part = RowPart { row: &row, columns: &Columns::of(&given) };
     part.render().unwrap_or_default()
 }
@@ -130,4 +153,15 @@ pub(crate) fn with(here: &str, given: &[(String, String)], name: &str, value: &s
     let new = (!value.is_empty()).then(|| (name.to_owned(), value.to_owned()));
     let pairs: Vec<(String, String)> = kept.chain(new).collect();
     if pairs.is_empty() { here.to_owned() } else { format!("{here}?{}", query_text(&pairs)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn categories_have_colours_by_kind_and_a_hostile_one_has_none() {
+        let names = ["auth", "hipaa", "gdpr", "access_control", "content", "auth\" onclick=\"x"];
+        assert_eq!(names.map(category), [" auth", " privacy", " privacy", " control", "", ""]);
+    }
 }

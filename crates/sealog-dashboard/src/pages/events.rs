@@ -1,17 +1,17 @@
-//! Events of a project and mode, newest first, with the filters that the API has.
+//! Events of a project and mode, newest first, with one query.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use askama::Template;
 use axum::http::StatusCode;
-use axum::http::header::{HeaderValue, VARY};
 use axum::response::Response;
 use sealog_control::Grants;
 use sealog_core::event::StoredEvent;
-use sealog_core::id::{ChainId, Mode};
+use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_core::query::{Filter, ListQuery, encode_cursor};
-use sealog_core::reject::Reject;
+use sealog_service::evidence::search::Plan;
+use sealog_service::evidence::search::term::{Condition, Named, Term};
 use sealog_service::records::system_chain::actions;
 use serde_json::json;
 
@@ -20,44 +20,33 @@ use crate::capability::Capability;
 use crate::layout::{Current, Shell};
 use crate::pages::columns::{self, Columns};
 use crate::pages::copy_as;
-use crate::pages::event_row::{Row, with};
-use crate::pages::found::{Found, ROWS, ends, find};
+use crate::pages::event_row::{Links, Row, with};
+use crate::pages::found::{Found, find, within};
 use crate::pages::query_bar::{self, QueryBar};
 use crate::pages::saved_views;
 use crate::pages::trail::{self, Trail};
 use crate::problem::Problem;
-use crate::request::{Asked, Place, encoded, html, html_with, query_text};
-use crate::text::{day, number, visible};
+use crate::request::{Asked, Place, encoded, html_with, query_text, see_other};
+use crate::text::{day, number};
 use crate::views;
 
-/// The filters of the API, in the order of the form.
-const FIELDS: [(&str, &str, &str); 5] = [
-    ("action", "Action", "text"),
-    ("actor_id", "Actor", "text"),
-    ("resource", "Resource", "text"),
-    ("date_from", "From", "date"),
-    ("date_to", "To", "date"),
-];
-
 #[derive(Template)]
-#[template(path = "pages/events.html", blocks = ["list"])]
+#[template(path = "pages/events.html")]
 struct Page<'a> {
     shell: Shell<'a>,
     project: &'a str,
     here: String,
     bar: QueryBar,
-    fields: Vec<Field>,
-    chips: Vec<Chip>,
     rows: Vec<Line>,
     older: Option<String>,
     newer: Option<String>,
     is_first: bool,
     columns: Columns,
-    /// What the form of columns sends along.
+    /// What forms send along.
     kept: Vec<(String, String)>,
     views: Vec<saved_views::Row>,
     save_view: String,
-    /// The form of exports with the same filters, for those who may export.
+    /// The form of exports with the same query, for those who may export.
     export: Option<String>,
     /// The stream of what comes behind this page, on the page that begins with the newest event.
     tail: Option<String>,
@@ -67,27 +56,22 @@ struct Page<'a> {
     curl: String,
     /// The same for the command line, where a terminal takes the filters.
     cli: Option<String>,
+    /// The API can ask for all of it.
+    is_exact: bool,
     send: String,
     mode: &'static str,
     is_empty_chain: bool,
-    /// A filter is wrong: nothing was looked for.
-    has_error: bool,
     error: Option<String>,
 }
 
-struct Field {
-    name: &'static str,
-    label: &'static str,
-    kind: &'static str,
-    value: String,
-    error: Option<String>,
-}
+impl Page<'_> {
+    fn form(&self) -> [(&'static str, &'static str, &'static str, &'static str); 5] {
+        query_bar::FORM
+    }
 
-/// A filter, and the page without it.
-struct Chip {
-    name: &'static str,
-    value: String,
-    without: String,
+    fn is_filtered(&self) -> bool {
+        !self.bar.chips.is_empty()
+    }
 }
 
 enum Line {
@@ -101,83 +85,102 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let (Some(chain), Some((project, mode))) = (place.chain_id(), &place.chain) else {
         return Err(Problem::not_found());
     };
-    // A form sends empty fields; the API takes none.
-    let given = asked.query_pairs().into_iter().filter(|(name, value)| !value.is_empty() && name != "after");
-    let given = Columns::in_place(given.collect());
-    let exact: Vec<_> = asked_for(&given).into_iter().filter(|(name, _)| name != query_bar::NAME).collect();
-    let (parsed, error) = match ListQuery::parse(&query_text(&exact), chain) {
-        Ok(query) => (query, None),
-        Err(reject) => (ListQuery::default(), Some(reject)),
-    };
     let here = place.events_path();
-    let trail = Trail::of(&given);
-    let mut bar = QueryBar::read(&app, place, &given, |q| with(&here, &given, query_bar::NAME, q)).await?;
-    let has_error = error.is_some() || bar.error.is_some();
-    let plan = bar.plan(app.service.world.now_ms());
-    let is_unfiltered = parsed.filter == Filter::default() && plan.is_none();
-    let (fields, error) = fields(&given, error);
-    let found = if has_error {
-        Found { events: Vec::new(), resume: None, cut: false, looked_ms: None, head_seq: None, first_seq: 1 }
-    } else if let Some(plan) = plan {
-        let (head_seq, first_seq) = ends(&app, chain, &parsed).await?;
-        let found = query_bar::find(&app, chain, plan, &parsed, &place.membership.grants, ROWS).await?;
-        Found { head_seq, first_seq, ..found.into() }
-    } else {
-        find(&app, chain, &parsed, &place.membership.grants).await?
+    let (given, is_one) = query_bar::one_query(&asked.query_pairs());
+    if !is_one {
+        // The address has one query, whatever a form or a link has sent.
+        let page = if given.is_empty() { here } else { format!("{here}?{}", query_text(&given)) };
+        return Ok(see_other(&page));
+    }
+    let given: Vec<_> = Columns::in_place(given).into_iter().filter(|(name, _)| name != "after").collect();
+    let others: Vec<_> =
+        given.iter().filter(|(name, _)| name == "cursor" || !is_known(name)).cloned().collect();
+    let (before_seq, error) = match ListQuery::parse(&query_text(&others), chain) {
+        Ok(query) => (query.before_seq, None),
+        Err(reject) => (None, Some(reject.to_string())),
     };
-    if place.role().rules().seals_views && !has_error {
-        let names: Vec<&str> = given.iter().map(|(name, _)| name.as_str()).collect();
+    let text = given.iter().find(|(name, _)| name == query_bar::NAME).map_or("", |(_, value)| value);
+    let mut bar = QueryBar::read(&app, place, text, |q| with(&here, &given, query_bar::NAME, q)).await?;
+    let grants = &place.membership.grants;
+    if let Some(log_id) = named(&bar)
+        && let Some(event) = app.service.store.get(chain, log_id).await?
+        && within(Filter::default(), grants).matches(&event)
+    {
+        return Ok(see_other(&format!("{here}/{log_id}")));
+    }
+    let trail = Trail::of(&given);
+    let plan = Plan::new(&bar.query, app.service.world.now_ms());
+    let is_unfiltered = plan.is_empty();
+    let found = find(&app, chain, plan, before_seq, grants).await?;
+    if let Some(event) = found.events.iter().find(|event| is_named(&bar, text, event)) {
+        return Ok(see_other(&format!("{here}/{}", event.sealed.log_id)));
+    }
+    if place.role().rules().seals_views {
         let seqs: Vec<u64> = found.events.iter().map(|event| event.sealed.chain_seq).collect();
         let metadata = json!({
             "project_id": project.id.to_string(),
             "mode": mode.as_str(),
             // Not the values: they are about those whom the events are about.
-            "filters": names,
+            "filters": bar.asked_for(),
             "first_seq": seqs.last(),
             "last_seq": seqs.first(),
         });
         let resource = format!("project/{}", project.id);
         views::seal(&app, &asked, &actions::EVENTS_VIEWED, &resource, metadata).await?;
     }
-    bar.hint_at(&recent(&app, &asked, chain, &found, is_unfiltered && parsed.before_seq.is_none()).await?);
-    let kept: Vec<_> = given.iter().filter(|(name, _)| !is_of_view(name)).cloned().collect();
+    bar.hint_at(&recent(&app, &asked, chain, &found, is_unfiltered && before_seq.is_none()).await?);
+    let has_error = error.is_some() || !bar.wrong.is_empty();
+    let (filters, is_exact) = bar.exact();
     let page = Page {
         shell: Shell::new(&app, &asked, Some(Current::Events)),
         project: &project.name,
-        chips: chips(&here, &given),
-        older: found.resume.map(|seq| at(&here, &given, chain, Some(seq), &trail.older(parsed.before_seq))),
+        older: found.resume.map(|seq| at(&here, &given, chain, Some(seq), &trail.older(before_seq))),
         newer: trail.newer().map(|(before_seq, trail)| at(&here, &given, chain, before_seq, &trail)),
         columns: Columns::of(&given),
         views: saved_views::of(&app, &asked).await?,
         save_view: format!("{}/views?query={}", place.project_path(), encoded(&asked.query)),
-        export: export(place, &given),
+        export: export(place, &bar.kept),
         tail: tail(place, &given, &found).filter(|_| !has_error),
         looked_to: found.looked_to(),
-        is_first: parsed.before_seq.is_none(),
-        window: window(&place.membership.grants),
+        is_first: before_seq.is_none(),
+        window: window(grants),
         is_empty_chain: found.events.is_empty() && found.head_seq == Some(0) && !has_error,
-        rows: rows(&given, &parsed, is_unfiltered, &place.membership.grants, &found),
-        curl: copy_as::curl_of_list(&app.config.base_url, &kept),
-        cli: copy_as::cli_of_list(&app.config.base_url, &kept),
-        kept,
+        rows: rows(&given, before_seq, is_unfiltered, grants, &found),
+        curl: copy_as::curl_of_list(&app.config.base_url, &filters),
+        cli: copy_as::cli_of_list(&app.config.base_url, &filters),
+        is_exact,
+        kept: given.iter().filter(|(name, _)| name == columns::PARAMETER).cloned().collect(),
         send: send(&app, *mode),
         mode: mode.as_str(),
-        fields,
         bar,
         here,
-        has_error,
         error,
     };
-    let mut response = if asked.wants_part() {
-        let part = page.as_list();
-        html(&part)
-    } else if has_error {
-        html_with(StatusCode::BAD_REQUEST, &page)
-    } else {
-        html(&page)
-    };
-    response.headers_mut().append(VARY, HeaderValue::from_static("HX-Request"));
-    Ok(response)
+    Ok(html_with(if has_error { StatusCode::BAD_REQUEST } else { StatusCode::OK }, &page))
+}
+
+/// The event that the whole search names by its id.
+fn named(bar: &QueryBar) -> Option<Ulid> {
+    match bar.query.terms.as_slice() {
+        [Term { is_excluded: false, condition: Condition::Named(Named::LogId(log_id), _), .. }]
+            if bar.wrong.is_empty() =>
+        {
+            Some(*log_id)
+        }
+        _ => None,
+    }
+}
+
+/// Whether it is the one event that the whole search names by its hash or its number.
+fn is_named(bar: &QueryBar, text: &str, event: &StoredEvent) -> bool {
+    match bar.query.terms.as_slice() {
+        [Term { is_excluded: false, condition, .. }] if bar.wrong.is_empty() => match condition {
+            Condition::Named(Named::Hash(hash), _) => event.sealed.hash == *hash,
+            Condition::Seq(from, to) => from == to && text.starts_with('#'),
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// Parameters that say how a list is shown, and not what is on it.
@@ -185,16 +188,8 @@ fn is_of_view(name: &str) -> bool {
     matches!(name, columns::PARAMETER | trail::PARAMETER | "cursor" | "after")
 }
 
-/// What the API has, too.
-fn asked_for(given: &[(String, String)]) -> Vec<(String, String)> {
-    given.iter().filter(|(name, _)| name == "cursor" || !is_of_view(name)).cloned().collect()
-}
-
-/// The filter of a request, for what follows a list.
-pub(crate) fn filter_of(asked: &Asked, chain: ChainId) -> Result<Filter, Problem> {
-    let is_filter = |name: &str| !is_of_view(name) && name != query_bar::NAME;
-    let given = asked.query_pairs().into_iter().filter(|(name, value)| !value.is_empty() && is_filter(name));
-    Ok(ListQuery::parse(&query_text(&given.collect::<Vec<_>>()), chain)?.filter)
+fn is_known(name: &str) -> bool {
+    name == query_bar::NAME || is_of_view(name)
 }
 
 /// The page that begins here, with the way back to it.
@@ -212,11 +207,9 @@ fn at(
 }
 
 /// An export of what is on the list.
-fn export(place: &Place, given: &[(String, String)]) -> Option<String> {
-    let filters: Vec<(String, String)> =
-        given.iter().filter(|(name, _)| !is_of_view(name)).cloned().collect();
+fn export(place: &Place, query: &str) -> Option<String> {
     let path = format!("{}/exports", place.project_path());
-    place.may(Capability::Export).then(|| with(&path, &filters, "", ""))
+    place.may(Capability::Export).then(|| with(&path, &[], query_bar::NAME, query))
 }
 
 /// The newest events, whose values can be typed next. An auditor is told of those alone that are on the page,
@@ -267,7 +260,7 @@ fn window(grants: &Grants) -> Option<String> {
 
 fn rows(
     given: &[(String, String)],
-    query: &ListQuery,
+    before_seq: Option<u64>,
     is_unfiltered: bool,
     grants: &Grants,
     found: &Found,
@@ -275,7 +268,8 @@ fn rows(
     let mut lines = Vec::new();
     // Numbers have no gaps where nothing is left out. The window of an auditor leaves out the end, which may
     // begin below the cursor.
-    let newest = query.before_seq.or(found.head_seq.map(|seq| seq + 1));
+    let links = Links::new(given);
+    let newest = before_seq.or(found.head_seq.map(|seq| seq + 1));
     let mut next = newest.filter(|_| is_unfiltered && grants.until_ms.is_none());
     for event in &found.events {
         let seq = event.sealed.chain_seq;
@@ -283,7 +277,7 @@ fn rows(
             lines.push(Line::Gap(gap(seq + 1, next - 1)));
         }
         next = is_unfiltered.then_some(seq);
-        lines.push(Line::Event(Box::new(Row::new(given, event))));
+        lines.push(Line::Event(Box::new(Row::new(&links, event))));
     }
     let is_end = found.resume.is_none() && grants.from_ms.is_none();
     if let Some(next) = next.filter(|next| is_end && *next > found.first_seq) {
@@ -294,30 +288,6 @@ fn rows(
 
 fn gap(from: u64, to: u64) -> String {
     if from == to { format!("#{}", number(from)) } else { format!("#{} to #{}", number(from), number(to)) }
-}
-
-/// What was typed stays, with what is wrong beside it.
-fn fields(given: &[(String, String)], error: Option<Reject>) -> (Vec<Field>, Option<String>) {
-    let wrong = error.as_ref().and_then(|reject| match reject {
-        Reject::InvalidParam { name, problem } => Some((name.as_str(), *problem)),
-        _ => None,
-    });
-    let field = |(name, label, kind): (&'static str, &'static str, &'static str)| {
-        let value = given.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
-        let error = wrong.filter(|(known, _)| *known == name).map(|(_, problem)| format!("It {problem}."));
-        Field { name, label, kind, value: value.unwrap_or_default(), error }
-    };
-    let fields: Vec<Field> = FIELDS.into_iter().map(field).collect();
-    let is_shown = fields.iter().any(|field| field.error.is_some());
-    (fields, error.filter(|_| !is_shown).map(|reject| reject.to_string()))
-}
-
-fn chips(here: &str, given: &[(String, String)]) -> Vec<Chip> {
-    let chip = |(name, _, _): (&'static str, &str, &str)| {
-        let (_, value) = given.iter().find(|(known, _)| known == name)?;
-        Some(Chip { name, value: visible(value), without: with(here, given, name, "") })
-    };
-    FIELDS.into_iter().filter_map(chip).collect()
 }
 
 /// The first event of an empty chain.

@@ -1,22 +1,17 @@
-//! A page of the list of events as it is read: so many of them, with the filters of the API, within what a
-//! membership shows.
+//! A page of the list of events as it is read.
 
 use sealog_control::Grants;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::ChainId;
-use sealog_core::query::{Filter, ListQuery};
-use sealog_store::List;
+use sealog_core::query::Filter;
+use sealog_service::evidence::search::Plan;
 
 use crate::app::Dashboard;
+use crate::pages::query_bar;
 use crate::problem::Problem;
 use crate::text::{moment, number};
 
 pub(crate) const ROWS: usize = 50;
-/// Bytes of events that a page reads; the last may be as large as a body. Most events have a few hundred.
-const BYTES_MAX: usize = 1 << 20;
-/// Pieces that a page reads. A filter that matches few events may need more than one person waits for: the
-/// page then says how far it looked.
-const PIECES_MAX: usize = 4;
 
 /// What a page of the list has.
 pub(crate) struct Found {
@@ -40,60 +35,25 @@ impl Found {
     }
 }
 
-impl From<sealog_service::evidence::search::Found> for Found {
-    fn from(found: sealog_service::evidence::search::Found) -> Found {
-        let looked_ms = found.looked_to.and_then(|(_, ms)| ms);
-        let cut = found.looked_to.is_some();
-        Found { events: found.events, resume: found.resume, cut, looked_ms, head_seq: None, first_seq: 1 }
-    }
-}
-
+/// Events below `before_seq`, in what the membership grants.
 pub(crate) async fn find(
     app: &Dashboard,
     chain: ChainId,
-    query: &ListQuery,
+    plan: Plan,
+    before_seq: Option<u64>,
     grants: &Grants,
 ) -> Result<Found, Problem> {
-    let _place = app.reads.acquire(chain.tenant_id).await;
-    let filter = within(query.filter.clone(), grants);
-    let (head_seq, first_seq) = ends(app, chain, query).await?;
-    let mut before_seq = query.before_seq;
-    let (mut events, mut bytes, mut pieces) = (Vec::new(), 0, 0);
-    let resume = loop {
-        // One more than there is room for tells whether there is another page.
-        let limit = ROWS + 1 - events.len();
-        let list = List { filter: filter.clone(), before_seq, limit, bytes_max: BYTES_MAX - bytes };
-        let chunk = app.service.store.list(chain, list).await?;
-        bytes += chunk.items.iter().map(|event| event.text.as_str().len()).sum::<usize>();
-        events.extend(chunk.items);
-        pieces += 1;
-        if events.len() > ROWS || bytes >= BYTES_MAX / 2 || pieces == PIECES_MAX || chunk.resume.is_none() {
-            break chunk.resume;
-        }
-        before_seq = chunk.resume;
-    };
-    let more = events.len() > ROWS;
-    events.truncate(ROWS);
-    let last_seq = events.last().map(|event| event.sealed.chain_seq);
-    Ok(Found {
-        resume: if more { last_seq } else { resume },
-        cut: !more && resume.is_some(),
-        looked_ms: None,
-        events,
-        head_seq,
-        first_seq,
-    })
-}
-
-/// Asked for before the list is read: what comes in between is not missing, and the live view tells of it.
-pub(crate) async fn ends(
-    app: &Dashboard,
-    chain: ChainId,
-    query: &ListQuery,
-) -> Result<(Option<u64>, u64), Problem> {
+    // Asked for before the list is read: what comes in between is not missing, and the live tail has it.
     let head = app.service.store.head(chain).await?;
-    let head_seq = query.before_seq.is_none().then(|| head.end().chain_seq);
-    Ok((head_seq, head.first_seq()))
+    let found = query_bar::find(app, chain, plan, before_seq, grants, ROWS).await?;
+    Ok(Found {
+        cut: found.looked_to.is_some(),
+        looked_ms: found.looked_to.and_then(|(_, ms)| ms),
+        events: found.events,
+        resume: found.resume,
+        head_seq: before_seq.is_none().then(|| head.end().chain_seq),
+        first_seq: head.first_seq(),
+    })
 }
 
 /// What the membership leaves of a filter.

@@ -96,7 +96,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
             description: &entry.description,
             is_required,
             seen: last.map(|day| (number(figures.of_action(&entry.action)), short_day(*day))),
-            href: format!("/app/p/{}/live/events?action={}", project.id, encoded(&entry.action)),
+            href: format!("/app/p/{}/live/events?q=action:{}", project.id, encoded(&entry.action)),
             advice: (last.is_none() && is_required).then(|| {
                 if entry.gated && !is_enabled {
                     "Enable the framework, then log this action when it happens.".to_owned()

@@ -23,7 +23,7 @@ use crate::pages::overview_side::Side;
 use crate::pages::query_bar::{self, term};
 use crate::pages::verification::{ResultShown, is_window};
 use crate::problem::Problem;
-use crate::request::{Asked, encoded, html, html_with};
+use crate::request::{Asked, encoded, html, html_with, query_encoded};
 use crate::text::{day, iso_day, number};
 
 /// Periods that are one click away, in days up to today.
@@ -173,26 +173,19 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     figures::seal_view(&app, &asked, "overview", &days).await?;
     let here = format!("/app/p/{}/{}", project.id, mode.as_str());
     let events_href = format!("{here}/events");
-    let between =
-        |from: u32, to: u32| format!("{events_href}?date_from={}&date_to={}", iso_day(from), iso_day(to));
+    let list = |from: u32, to: u32, terms: &str| {
+        let query = format!("from:{} to:{} {terms}", iso_day(from), iso_day(to));
+        Some(format!("{events_href}?{}={}", query_bar::NAME, query_encoded(query.trim())))
+    };
     let but_reads = match counting {
         Counting::WithoutReads => without_reads(&now.read_actions),
         Counting::All => String::new(),
     };
-    // What no parameter of the list stands for is a term of its query bar.
-    let with_terms = |page: String, terms: &str| match terms.trim() {
-        "" => Some(page),
-        terms => Some(format!("{page}&{}={}", query_bar::NAME, encoded(terms))),
-    };
-    let of_day = |day: u32| with_terms(between(day, day), &but_reads);
-    let of_action = |action: &str| {
-        let last = days.end.saturating_sub(1);
-        Some(format!("{}&action={}", between(days.start, last), encoded(action)))
-    };
+    let of_day = |day: u32| list(day, day, &but_reads);
     let by_term = |field: &str, value: &str, but: &str| {
-        let last = days.end.saturating_sub(1);
-        with_terms(between(days.start, last), &format!("{} {but}", term(field, value)))
+        list(days.start, days.end.saturating_sub(1), &format!("{} {but}", term(field, value)))
     };
+    let of_action = |action: &str| by_term("action", action, "");
     let of_category =
         |name: &str| (name != figures::NO_CATEGORY).then(|| by_term("category", name, &but_reads)).flatten();
     // Where the end of the time is limited, the end of the chain is not to be seen; nor where it lies before

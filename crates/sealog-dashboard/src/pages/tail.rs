@@ -14,7 +14,6 @@ use axum::http::header::{CONTENT_TYPE, HeaderName};
 use axum::response::Response;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::ChainId;
-use sealog_core::query::Filter;
 use sealog_core::reject::Code;
 use sealog_core::verify::Item;
 use sealog_service::evidence::search::Plan;
@@ -28,7 +27,6 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use crate::app::Dashboard;
 use crate::pages::event_row;
 use crate::pages::events;
-use crate::pages::found::within;
 use crate::pages::query_bar;
 use crate::pages::verification::is_window;
 use crate::problem::Problem;
@@ -55,8 +53,7 @@ struct Tail {
     app: Arc<Dashboard>,
     asked: Arc<Asked>,
     chain: ChainId,
-    filter: Filter,
-    search: Option<Arc<Plan>>,
+    search: Arc<Plan>,
     follower: Follower,
     /// What has been read of the chain.
     seen_seq: u64,
@@ -73,8 +70,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     if events::is_own_echo(asked.place()) {
         return Err(Problem::not_found());
     }
-    let filter = events::filter_of(&asked, chain)?;
-    let search = query_bar::plan_of(&asked, app.service.world.now_ms())?.map(Arc::new);
+    let search = query_bar::plan_of(&asked, app.service.world.now_ms())?;
+    let search = Arc::new(search.within(&asked.place().membership.grants));
     let place = app.streams.enter(chain.tenant_id, asked.person().person.id).ok_or_else(|| {
         Problem::new(Code::AuthTooManyAttempts, "Too many live views are open. Close one and try again.")
     })?;
@@ -90,7 +87,6 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         app,
         asked,
         chain,
-        filter,
         search,
         follower,
         seen_seq,
@@ -173,9 +169,8 @@ impl Tail {
         let last_seq = chunk.resume.map_or(head_seq, |resume| resume.saturating_sub(1).max(from));
         self.head_seq = (last_seq < head_seq).then_some(head_seq);
         self.seen_seq = last_seq;
-        let filter = within(self.filter.clone(), &self.asked.place().membership.grants);
         let found = chunk.items.into_iter().filter_map(|item| match item {
-            Item::Event(event) => Some(*event).filter(|event| filter.matches(event)),
+            Item::Event(event) => Some(*event),
             Item::Damaged { .. } => None,
         });
         let found = self.searched(found.collect()).await?;
@@ -185,9 +180,12 @@ impl Tail {
         Ok(self.message(&found, thinned))
     }
 
-    /// What the search leaves. Its terms may look at every byte of an event, so it is the pool that does.
+    /// What the search and the membership leave. Its terms may look at every byte of an event, so it is the pool that does.
     async fn searched(&mut self, mut events: Vec<StoredEvent>) -> Result<Vec<StoredEvent>, Problem> {
-        let Some(plan) = self.search.clone().filter(|_| !events.is_empty()) else { return Ok(events) };
+        if events.is_empty() {
+            return Ok(events);
+        }
+        let plan = Arc::clone(&self.search);
         let bytes = events.iter().map(|event| event.text.as_str().len()).sum();
         let searched = self.app.service.store.pool().run(Lane::Compute, self.chain, bytes, move || {
             events.retain(|event| plan.matches(event));

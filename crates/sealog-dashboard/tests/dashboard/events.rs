@@ -22,6 +22,11 @@ fn rows(page: &Response) -> Vec<u64> {
     seqs.collect()
 }
 
+/// As the page would write it.
+fn term(field: &str, value: &str) -> String {
+    format!("{field}:\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
 fn link(page: &Response, rel: &str) -> Option<String> {
     let tag = page.text().split("<a ").find(|tag| tag.contains(rel))?;
     Some(tag.split("href=\"").nth(1)?.split('"').next()?.replace("&#38;", "&").replace("&amp;", "&"))
@@ -53,42 +58,66 @@ fn pages_of_fifty_follow_each_other_to_the_first_event() {
     }
     assert_eq!(seen, (1..=120).rev().collect::<Vec<_>>());
     assert!(!page.has("missing or damaged"));
-    // The exact filters of the API, which a form sends with its empty fields.
-    let filtered = format!("{}?action=user.login&actor_id=a1&resource=&date_from=&date_to=", events_path(1));
+    // What a form sends becomes one query, and its empty fields leave the address.
+    let form = "?q=&action=user.login&actor_id=a1&resource=&date_from=&date_to=";
+    let led = browser.get(&format!("{}{form}", events_path(1)));
+    let filtered = format!("{}?q=action:user.login+actor:a1", events_path(1));
+    assert_eq!((led.status, led.location()), (303, Some(filtered.clone())));
     let page = browser.get(&filtered);
     assert_eq!(rows(&page), (1..=120).rev().filter(|seq| (seq - 1) % 3 == 1).collect::<Vec<_>>());
-    page.shows("/v1/events?action=user.login&#38;actor_id=a1").shows("Filtered by");
+    page.shows("/v1/events?action=user.login&#38;actor_id=a1").shows("aria-label=\"Remove actor:a1\"");
     assert!(!page.has("missing or damaged"), "a filter leaves gaps");
-    assert_eq!(rows(&browser.get(&format!("{}?action=user.logi", events_path(1)))), Vec::<u64>::new());
+    assert_eq!(rows(&browser.get(&format!("{}?q=action:user.logi", events_path(1)))), Vec::<u64>::new());
 }
 
 #[test]
-fn what_is_wrong_with_a_filter_stands_beside_it_and_what_was_typed_stays() {
+fn what_is_no_filter_is_said_and_a_filter_that_is_wrong_stays_to_be_corrected() {
     let stage = stage();
     stage.append(live(1), r#"{"action":"user.login"}"#);
     let mut browser = stage.signed_in(1);
-    let page = browser.get(&format!("{}?action=a.b&date_from=yesterday", events_path(1)));
-    assert_eq!(page.status, 400);
-    page.shows("aria-describedby=\"e-date_from\"")
-        .shows("must be a date, YYYY-MM-DD")
-        .shows("value=\"yesterday\"");
-    page.shows("value=\"a.b\"").shows("Fix the search above to see results.");
-    assert!(!page.has("No events match"));
+    let led = browser.get(&format!("{}?q=&action=user.login&date_from=yesterday", events_path(1)));
+    let page = browser.get(&led.location().unwrap());
+    assert_eq!((page.status, rows(&page)), (400, vec![1]));
+    page.shows("value=\"from:yesterday\"").shows("write a day like").shows("Remove action:user.login");
     let page = browser.get(&format!("{}?foo=1", events_path(1)));
     assert_eq!(page.status, 400);
     page.shows("role=\"alert\"").shows("foo");
 }
 
 #[test]
-fn htmx_gets_the_list_alone_and_caches_are_told() {
+fn a_row_opens_beside_the_list_as_the_part_of_its_page_that_caches_are_told_of() {
     let stage = stage();
-    stage.append(live(1), r#"{"action":"user.login"}"#);
+    let evil = "<b>\u{202e}".to_owned() + &"x".repeat(200);
+    let log_id = stage.append(live(1), &format!(r#"{{"action":"user.login","actor_id":"{evil}"}}"#));
     let mut browser = stage.signed_in(1);
-    let part = browser.send("GET", &events_path(1), &[("hx-request", "true")], "");
-    assert!(part.text().trim_start().starts_with("<div class=\"stack\" id=\"list\">"), "{}", part.text());
-    assert!(!part.has("<html") && part.has("user.login"));
-    assert_eq!(part.header("vary"), Some("HX-Request"));
-    assert_eq!(browser.get(&events_path(1)).header("vary"), Some("HX-Request"));
+    let path = format!("{}/{log_id}", events_path(1));
+    let part = browser.send("GET", &path, &[("hx-request", "true")], "");
+    assert_eq!((part.status, part.header("vary")), (200, Some("HX-Request")));
+    assert!(!part.has("<html") && !part.has("<h1") && !part.has("<b>") && !part.text().contains('\u{202e}'));
+    part.shows("<h2 class=\"wrap\">user.login by &#60;b&#62;\\u{202e}xx").shows("Hash recomputed");
+    let page = browser.get(&path);
+    assert_eq!(page.header("vary"), Some("HX-Request"));
+    page.shows("<h1 class=\"wrap\">");
+    // As a page, so beside the list: what is not there, and what is somebody else's, is refused.
+    stage.tenant(2);
+    stage.sealing.advance(1000);
+    let foreign = stage.append(live(2), r#"{"action":"user.login"}"#);
+    for path in [format!("{}/{foreign}", events_path(1)), format!("{}/{foreign}", events_path(2))] {
+        assert_eq!(browser.send("GET", &path, &[("hx-request", "true")], "").status, 404);
+    }
+}
+
+#[test]
+fn severities_have_their_signs_and_what_nobody_knows_has_none() {
+    let stage = stage();
+    for severity in ["info", "warn", "critical", "\\\"><i>"] {
+        stage.append(live(1), &format!(r#"{{"action":"user.login","severity":"{severity}"}}"#));
+    }
+    let page = stage.signed_in(1).get(&events_path(1));
+    for class in ["f sev info\"", "f sev warning\"", "f sev critical\"", "f sev\""] {
+        page.shows(&format!("class=\"{class}"));
+    }
+    assert!(!page.has("<i>"));
 }
 
 #[test]
@@ -207,7 +236,7 @@ fn hostile_contents_are_text_on_every_page() {
     page.shows("{&#34;x&#34;:&#34;a\\u{202e}b&#34;}").shows("Invisible characters appear as escapes");
     // A filter by a hostile value leads back to the event.
     let evil = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}=cmd|' /C calc'!A0";
-    let filtered = browser.get(&format!("{}?actor_id={}", events_path(1), encoded(evil)));
+    let filtered = browser.get(&format!("{}?q={}", events_path(1), encoded(&term("actor", evil))));
     assert_eq!(rows(&filtered), [1]);
     assert!(!filtered.has("<script>"));
 }
@@ -251,15 +280,12 @@ fn each_value_of_a_row_leads_to_the_list_with_it_and_the_event_to_the_list_witho
         rows(&browser.get(&format!("{}{href}", events_path(1))))
     };
     for (mark, expected) in [
-        ("data-f=\"severity:critical\"", vec![2]),
+        (">critical</a>", vec![2]),
         (">a b</a>", vec![1]),
         (">doc/&#34;1&#34;</a>", vec![1]),
         (">data.exported</a>", vec![3]),
     ] {
         assert_eq!(follow(&mut browser, mark), expected, "{mark}");
-    }
-    for field in ["action", "actor", "resource"] {
-        page.shows(&format!("data-f=\"{field}\""));
     }
     // Without a script or a mouse, the page of the event has the same.
     let event = browser.get(&format!("{}/{other}", events_path(1)));
@@ -280,12 +306,12 @@ fn a_list_and_an_event_are_copied_as_commands_that_leave_out_what_the_api_does_n
     let log_id = stage.append(live(1), r#"{"action":"user.login","actor_id":"it's","metadata":{"a":1.0}}"#);
     let mut browser = stage.signed_in(1);
     let page =
-        browser.get(&format!("{}?actor_id={}&q=severity:info&columns=time", events_path(1), encoded("it's")));
+        browser.get(&format!("{}?q={}&columns=time", events_path(1), encoded("actor:it's severity:info")));
     page.shows(
         "SEALOG_URL=http://127.0.0.1:8080 sealog events list --actor-id &#39;it&#39;\\&#39;&#39;s&#39;</pre>",
     );
     page.shows("/v1/events?actor_id=it%27s&#39; -H").shows("exact filters that API v1 supports");
-    let hidden = browser.get(&format!("{}?actor_id=%E2%80%AE", events_path(1)));
+    let hidden = browser.get(&format!("{}?q=actor:%E2%80%AE", events_path(1)));
     hidden.shows("characters that a terminal cannot show").shows("/v1/events?actor_id=%E2%80%AE&#39;");
     assert!(!hidden.has("sealog events list"));
     let event = browser.get(&format!("{}/{log_id}", events_path(1)));
@@ -296,7 +322,7 @@ fn a_list_and_an_event_are_copied_as_commands_that_leave_out_what_the_api_does_n
 }
 
 #[test]
-fn recent_values_are_offered_behind_what_was_typed_and_to_an_auditor_those_of_the_page_alone() {
+fn recent_values_are_offered_and_to_an_auditor_those_of_the_page_alone() {
     let stage = stage();
     let long = "x".repeat(81);
     for body in [
@@ -311,22 +337,22 @@ fn recent_values_are_offered_behind_what_was_typed_and_to_an_auditor_those_of_th
         stage.append(live(1), &format!(r#"{{"action":"user.login","actor_id":"late_{n}"}}"#));
     }
     let hints = |page: &Response| -> Vec<String> {
-        let options = page.text().split("<option value=\"").skip(1);
-        options.map(|rest| rest.split('"').next().unwrap().replace("&#34;", "\"")).collect()
+        let options = page.text().split("<option>").skip(1);
+        options.map(|rest| rest.split('<').next().unwrap().replace("&#34;", "\"")).collect()
     };
     let mut browser = stage.signed_in(1);
     let first = hints(&browser.get(&events_path(1)));
     let actors: Vec<&String> = first.iter().filter(|hint| hint.starts_with("actor:late_")).collect();
     assert_eq!((actors.len(), actors[0].as_str()), (12, "actor:late_59"), "the newest, and not all of them");
     assert!(!first.contains(&"actor:usr_1".to_owned()), "it is not among the last fifty");
-    // On a list of other events they are the newest all the same, behind what was typed.
+    // On a list of other events they are the newest all the same.
     let typed = hints(&browser.get(&format!("{}?q=actor:usr_1", events_path(1))));
-    assert!(typed.contains(&"actor:usr_1 actor:late_59".to_owned()), "{typed:?}");
+    assert!(typed.contains(&"actor:late_59".to_owned()), "{typed:?}");
     // To an auditor, what is on the page: that is recorded as seen.
     let grants = sealog_control::Grants { projects: None, from_ms: None, until_ms: Some(until_ms) };
     stage.member_with(5, 1, Role::Auditor, grants, None);
     stage.with_authenticator(5);
-    let seen = hints(&stage.signed_in(5).get(&format!("{}?action=custom.thing", events_path(1))));
+    let seen = hints(&stage.signed_in(5).get(&format!("{}?q=action:custom.thing", events_path(1))));
     for expected in ["actor:usr_1", "resource:\"doc/a b\"", "action:custom.thing"] {
         assert!(seen.contains(&expected.to_owned()), "{expected}: {seen:?}");
     }
@@ -356,7 +382,7 @@ fn numbers_that_are_missing_are_rows_of_their_own_where_nothing_is_left_out() {
         gaps(&page),
         ["#8 missing or damaged.", "#4 to #5 missing or damaged.", "#1 missing or damaged."]
     );
-    for filtered in ["?actor_id=a1", "?q=actor:a1", "?date_from=2026-01-01"] {
+    for filtered in ["?q=actor:a1", "?q=from:2026-01-01"] {
         let page = browser.get(&format!("{}{filtered}", events_path(1)));
         assert_eq!(gaps(&page), Vec::<String>::new(), "a filter leaves gaps: {filtered}");
     }
@@ -375,7 +401,7 @@ fn the_worst_events_are_shown_on_every_page_within_its_bound() {
         assert!(page.body.len() < 250_000, "{name}: {} bytes", page.body.len());
     }
     let overview = events_path(1).trim_end_matches("/events").to_owned();
-    for path in ["?", "?actor_id=usr_1", "?q=actor:usr_1"] {
+    for path in ["", "?q=actor:usr_1", "?q=%22usr_1%22"] {
         let page = browser.get(&format!("{}{path}", events_path(1)));
         assert_eq!(page.status, 200, "{path}");
         assert!(page.body.len() < 250_000, "{path}: {} bytes", page.body.len());

@@ -55,8 +55,8 @@ fn shows_figures(stage: &Stage) {
     page.shows("<dt>Failed or denied</dt><dd class=\"fig\">25.0 %</dd>");
     page.shows("Sealed to #8").shows("Sun 15 Nov 2026: 8 events so far");
     page.shows("a&#60;b&#62;&#34;&#38;c");
-    let today = "date_from=2026-10-17&#38;date_to=2026-11-15&#38;action=user.login\"";
-    page.shows(today).shows("date_from=2026-11-15&#38;date_to=2026-11-15\"");
+    let today = "q=from:2026-10-17+to:2026-11-15+action:user.login\"";
+    page.shows(today).shows("q=from:2026-11-15+to:2026-11-15\"");
     assert!(!page.has("test.only") && !page.has("other.organisation"));
     let test = stage.signed_in(1).get(&overview(1).replace("/live", "/test"));
     test.shows("test.only").shows("<dd class=\"fig\">1</dd>");
@@ -83,15 +83,15 @@ fn rows_and_bars_lead_to_the_events_that_they_count() {
         let href = page.text().split("href=\"").find(|rest| rest.contains(marker)).unwrap();
         href.split('"').next().unwrap().replace("&#38;", "&")
     };
-    let failed = owner.get(&link("action=user.login_failed"));
+    let failed = owner.get(&link("action:user.login_failed"));
     assert_eq!(
-        (failed.status, failed.text().matches("class=\"c-seq").count()),
+        (failed.status, failed.text().matches("row\" class=\"c-seq").count()),
         (200, 2),
         "{}",
         failed.text()
     );
-    let of_day = owner.get(&link("date_from=2026-11-15&#38;date_to=2026-11-15\""));
-    assert_eq!(of_day.text().matches("class=\"c-seq").count(), 8);
+    let of_day = owner.get(&link("q=from:2026-11-15+to:2026-11-15\""));
+    assert_eq!(of_day.text().matches("row\" class=\"c-seq").count(), 8);
 }
 
 #[test]
@@ -111,15 +111,15 @@ fn reads_are_left_out_until_they_are_asked_for_and_the_page_says_so() {
         let href = page.text().split("href=\"").find(|rest| rest.contains(marker)).unwrap();
         href.split('"').next().unwrap().replace("&#38;", "&")
     };
-    let of_day = owner.get(&href("date_from=2026-11-15&#38;date_to=2026-11-15&#38;q="));
-    assert_eq!(of_day.text().matches("class=\"c-seq").count(), 8);
+    let of_day = owner.get(&href("q=from:2026-11-15+to:2026-11-15+-action"));
+    assert_eq!(of_day.text().matches("row\" class=\"c-seq").count(), 8);
     // The switch keeps the days, and other days keep the switch.
     let with = owner.get(&href(">Show reads"));
     with.shows("<dt>Events</dt><dd class=\"fig\">11</dd>").shows(">record.viewed</span>");
     with.shows("9 Nov 2026 to 15 Nov 2026").shows("?days=30&#38;reads=with\"");
     with.shows("<input type=\"hidden\" name=\"reads\" value=\"with\">");
     assert!(!with.has("read events hidden"));
-    with.shows("date_from=2026-11-15&#38;date_to=2026-11-15\"");
+    with.shows("q=from:2026-11-15+to:2026-11-15\"");
     let dates = owner.get(&format!("{}?from=2026-11-15&to=2026-11-15&reads=with", overview(1)));
     dates.shows("<dd class=\"fig\">11</dd>").shows("?from=2026-11-15&#38;to=2026-11-15\">Hide reads");
 }

@@ -19,6 +19,7 @@ use sealog_core::query::Filter;
 use sealog_dashboard::ops::{Console, Instance, Room};
 use sealog_dashboard::{Config, Dashboard, Pages};
 use sealog_engine::{Service, Settings};
+use sealog_service::evidence::search::Work;
 use sealog_service::evidence::verification::Schedule;
 use sealog_service::people::admin::Admin;
 use sealog_service::people::mail::{Relay, Sender, Smtp};
@@ -36,6 +37,8 @@ use sealog_testing::{MORNING_MS, StillWorld};
 
 pub const HOME: &str = "http://127.0.0.1:8080";
 pub const PASSWORD: &str = "correct horse battery";
+/// Pieces that a search of a page looks through, of up to 256 events or a megabyte.
+pub const SEARCH_STEPS: u32 = 8;
 
 /// A clock that moves when it is told to, and randomness that is some.
 pub struct Clock {
@@ -179,7 +182,11 @@ impl Stage {
         let console = Console::new(Arc::clone(&service), instance);
         let dashboard = Dashboard::new(
             Arc::clone(&service),
-            Config { base_url: HOME.into(), docs_url: format!("{HOME}/docs") },
+            Config {
+                base_url: HOME.into(),
+                docs_url: format!("{HOME}/docs"),
+                search: Work::Steps(SEARCH_STEPS),
+            },
             Arc::new(move || on_claimed.store(true, Ordering::SeqCst)),
         );
         let pages = Pages { dashboard, console: Some(console), console_is_apart: false };

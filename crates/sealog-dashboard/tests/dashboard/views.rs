@@ -31,11 +31,11 @@ fn saved(stage: &Stage, n: u8) -> Vec<(String, String)> {
 fn a_view_is_saved_with_filters_and_columns_and_opens_in_any_project() {
     let stage = stage();
     stage.append(live(1), r#"{"action":"user.login"}"#);
-    let query = "action=user.login&columns=action&columns=hash&cursor=x&trail=0&actor_id=";
+    let query = "q=action:user.login&columns=action&columns=hash&cursor=x&trail=0&actor_id=";
     let page = stage.signed_in(1).get(&format!("{}?query={}", views(), encoded(query)));
-    page.shows("value=\"action=user.login&#38;columns=action&#38;columns=hash\"");
+    page.shows("value=\"q=action:user.login&#38;columns=action&#38;columns=hash\"");
     let answer = save(&stage, 1, " Sign-ins <b> ", query);
-    let kept = "action=user.login&columns=action&columns=hash";
+    let kept = "q=action:user.login&columns=action&columns=hash";
     assert_eq!(answer.location(), Some(format!("{}?{kept}", events_path(1))));
     assert_eq!(saved(&stage, 1), [("Sign-ins <b>".to_owned(), kept.to_owned())]);
     let href = format!("{}?{}", events_path(1), kept.replace('&', "&#38;"));
@@ -227,15 +227,16 @@ fn columns_are_chosen_in_the_address_and_stay_with_links() {
     stage.append(live(1), r#"{"action":"user.login","actor_id":"somebody"}"#);
     let mut browser = stage.signed_in(1);
     let all = browser.get(&events_path(1));
-    assert_eq!(all.text().matches("role=\"columnheader\"").count(), 8);
-    let some = browser.get(&format!("{}?action=user.login&columns=action&columns=severity", events_path(1)));
-    assert_eq!(some.text().matches("role=\"columnheader\"").count(), 3);
+    assert_eq!(all.text().matches("<th scope=\"col\"").count(), 8);
+    assert!(!all.has(" hidden</span>"));
+    let some =
+        browser.get(&format!("{}?q=action:user.login&columns=action&columns=severity", events_path(1)));
+    assert_eq!(some.text().matches("<th scope=\"col\"").count(), 3);
+    some.shows("5 hidden</span>");
     assert!(!some.has("c-actor") && some.has("c-sev"));
-    some.shows(
-        "?columns=action&#38;columns=severity&#38;action=user.login\" data-f=\"action\">user.login</a>",
-    );
+    some.shows("?columns=action&#38;columns=severity&#38;q=action:user.login\">user.login</a>");
     // The form of columns keeps the filter, and the command for the API has no columns.
-    some.shows("<input type=\"hidden\" name=\"action\" value=\"user.login\">");
+    some.shows("<input type=\"hidden\" name=\"q\" value=\"action:user.login\">");
     some.shows("/v1/events?action=user.login&#39; -H");
 }
 
@@ -253,7 +254,7 @@ fn a_list_is_walked_to_older_pages_and_back_to_newer_ones_with_its_filter() {
         let tag = page.text().split("<a ").find(|tag| tag.contains(&format!("rel=\"{rel}\"")))?.to_owned();
         Some(tag.split("href=\"").nth(1)?.split('"').next()?.replace("&#38;", "&"))
     };
-    for query in ["", "?actor_id=a1"] {
+    for query in ["", "?q=actor:a1"] {
         let mut browser = stage.signed_in(1);
         let mut page = browser.get(&format!("{}{query}", events_path(1)));
         assert_eq!(link(&page, "prev"), None, "there is nothing newer");

@@ -28,13 +28,6 @@ pub struct Budget {
     pub work: Work,
 }
 
-impl Budget {
-    /// For a page that somebody waits for: pages are to be there within 150 ms, whatever was typed.
-    pub fn of_page(rows: usize) -> Budget {
-        Budget { rows, bytes: 1 << 20, work: Work::Time(Duration::from_millis(120)) }
-    }
-}
-
 /// How much a run may work: the time of its reads and of its comparisons, without the wait of a comparison for
 /// a thread.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +38,9 @@ pub enum Work {
 }
 
 impl Work {
+    /// Of one search that somebody waits for.
+    pub const OF_PAGE: Work = Work::Time(Duration::from_secs(1));
+
     /// What is left after a piece that took so long.
     fn after(self, piece: Duration) -> Work {
         match self {
