@@ -1,6 +1,7 @@
-// The list of events: what its filters show is what was looked for.
+// The list of events: rows that open beside it, that are selected, and that arrive.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
+import { COLOURS, EVERYTHING, hasNoBarriers } from "./barriers.mjs";
 import { eventually, journey, launch, signedIn } from "./browser.mjs";
 import { serve } from "./server.mjs";
 
@@ -8,34 +9,83 @@ let server, browser, place, cookies;
 before(async () => {
   [server, browser] = await Promise.all([serve(), launch()]);
   place = await server.organisation();
-  for (let number = 1; number <= 4; number += 1) await server.send(place.live, { action: "user.login", actor_id: `usr_${number}` });
-  cookies = await signedIn(browser, server, place.people.developer);
+  for (let number = 1; number <= 4; number += 1) await server.send(place.live, { action: "user.login", actor_id: `usr_${number}`, severity: "warning" });
+  cookies = await signedIn(browser, server, place.people.owner);
 }, { timeout: 300_000 });
 after(async () => { await browser?.close(); await server?.stop(); });
 
+const here = () => `${server.url}/app/p/${place.project}/live`;
+
+journey("a row opens beside the list, others follow, and Escape closes it", () => browser, {}, async (page, { context }) => {
+  await context.addCookies(cookies);
+  await page.goto(`${here()}/events`);
+  const drawer = page.getByRole("region", { name: "Event", exact: true });
+  const shows = (actor) => drawer.getByRole("heading", { name: `user.login by ${actor}` }).waitFor();
+  await page.getByRole("link", { name: "#3", exact: true }).click();
+  await shows("usr_3");
+  assert.equal(new URL(page.url()).pathname.endsWith("/events"), true, "the list stays");
+  assert.equal(await page.locator("tr[aria-current]").count(), 1);
+  await drawer.getByRole("button", { name: "Recompute in this browser" }).waitFor();
+  for (const [colorScheme, rules] of [["light", EVERYTHING], ["dark", COLOURS]]) {
+    await page.emulateMedia({ colorScheme });
+    await hasNoBarriers(page, rules);
+  }
+  await drawer.getByRole("button", { name: "Next" }).click();
+  await shows("usr_2");
+  await drawer.getByRole("button", { name: "Previous" }).click();
+  await shows("usr_3");
+  await page.keyboard.press("Escape");
+  await drawer.waitFor({ state: "hidden" });
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "#3", "the focus goes back to the row");
+  await page.keyboard.press("k");
+  await page.keyboard.press("o");
+  await shows("usr_4");
+  await drawer.getByRole("link", { name: "Open page" }).click();
+  await page.getByRole("heading", { level: 1, name: "user.login by usr_4" }).waitFor();
+});
+
+journey("a row opens as a page without JavaScript", () => browser, { scripts: false }, async (page, { context }) => {
+  await context.addCookies(cookies);
+  await page.goto(`${here()}/events`);
+  await page.getByRole("link", { name: "#3", exact: true }).click();
+  await page.getByRole("heading", { level: 1, name: "user.login by usr_3" }).waitFor();
+});
+
+journey("rows are selected, copied and exported by their numbers", () => browser, {}, async (page, { context }) => {
+  await context.addCookies(cookies);
+  await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: server.url });
+  await page.goto(`${here()}/events`);
+  for (const seq of [4, 2, 1]) await page.getByRole("checkbox", { name: `Select #${seq}` }).check();
+  await page.getByText("3 selected").waitFor();
+  await page.getByRole("button", { name: "Copy log_ids" }).click();
+  await page.getByText("Copied the log_ids.").waitFor();
+  assert.match(await page.evaluate(() => navigator.clipboard.readText()), /^([0-9A-Z]{26}\n){2}[0-9A-Z]{26}$/);
+  await hasNoBarriers(page, EVERYTHING);
+  await page.getByRole("button", { name: "Export selected" }).click();
+  await page.getByRole("heading", { name: "Exports", exact: true, level: 1 }).waitFor();
+  assert.equal(await page.getByLabel("Search").inputValue(), "seq:1..2 seq:4");
+});
+
+journey("the live tail marks the rows that it brings", () => browser, {}, async (page, { context }) => {
+  await context.addCookies(cookies);
+  await page.goto(`${here()}/events`);
+  const live = page.getByRole("button", { name: "Live tail" });
+  assert.equal(await live.getAttribute("aria-pressed"), "false");
+  await live.click();
+  await page.getByText("Waiting for events.").waitFor();
+  await server.send(place.live, { action: "user.logout", actor_id: "late" });
+  await page.getByRole("link", { name: "late", exact: true }).waitFor();
+  await eventually("one row is marked", async () => await page.locator("tr.fresh").count() === 1);
+  await hasNoBarriers(page, COLOURS);
+});
+
 for (const scripts of [true, false]) {
-  journey(`a filter stays in its field while it holds, and no longer${scripts ? "" : ", without JavaScript"}`, () => browser, { scripts }, async (page, { context }) => {
+  journey(`switching the mode keeps the page${scripts ? "" : ", without JavaScript"}`, () => browser, { scripts }, async (page, { context }) => {
     await context.addCookies(cookies);
-    await page.goto(`${server.url}/app/p/${place.project}/live/events`);
-    const actor = page.getByRole("textbox", { name: "Actor" });
-    const shows = async (rows, typed) => {
-      await eventually(`${rows} rows`, async () => await page.getByRole("rowheader").count() === rows);
-      assert.equal(await actor.inputValue(), typed);
-    };
-    const filter = page.getByRole("button", { name: "Filter" });
-    // From the keyboard the field keeps the focus, with the button it does not.
-    for (const submit of [() => actor.press("Enter"), () => filter.click()]) {
-      await actor.fill("usr_2");
-      await submit();
-      await shows(1, "usr_2");
-      await actor.fill("");
-      await submit();
-      await shows(4, "");
+    for (const path of ["", "/verify", "/exports"]) {
+      await page.goto(`${here()}${path}`);
+      await page.getByRole("navigation", { name: "Mode" }).getByRole("link", { name: "Test" }).click();
+      await page.waitForURL((url) => url.pathname.endsWith(`/test${path}`));
     }
-    await actor.fill("usr_3");
-    await actor.press("Enter");
-    await shows(1, "usr_3");
-    await page.getByRole("link", { name: "Remove the filter actor_id" }).click();
-    await shows(4, "");
   });
 }

@@ -1,14 +1,13 @@
 // Every page that a browser shows: one line each. `pages.test.mjs` opens them all, and fails if the table of routes
 // has a page that is not here.
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { ROOT } from "./server.mjs";
 
 // `route` as it stands in crates/sealog-dashboard/src/routes.rs. `as` is a role; "nobody" has not signed in, and
 // "half" has shown a password and no code yet. `events` says that the page shows what events hold, `leads` that it leads
 // to another page, which is looked at, and `action` that its query names the place's custom action.
-// A line whose route the table does not have is left out, and so is one whose `when` does not hold.
-export const HAS_SEARCH = existsSync(join(ROOT, "crates/sealog-dashboard/src/pages/query_bar.html"));
+// A line whose route the table does not have is left out.
 const LINES = [
   { route: "/app/sign-in", as: "nobody" },
   { route: "/app/signed-in", as: "nobody" },
@@ -22,9 +21,9 @@ const LINES = [
   { route: "/app/account", as: "owner" },
   { route: "/app/p/{project}/{mode}/events", as: "owner", events: true },
   { route: "/app/p/{project}/{mode}/events", as: "owner", mode: "test", events: true, name: "test mode" },
-  { route: "/app/p/{project}/{mode}/events", as: "auditor", query: "?action=user.login", name: "filtered", events: true },
-  { route: "/app/p/{project}/{mode}/events", as: "owner", query: "?date_from=nonsense", name: "bad filter", status: 400 },
-  { route: "/app/p/{project}/{mode}/events", as: "owner", query: "?q=action%3Auser.*+-actor%3Anobody", name: "searched", events: true, when: HAS_SEARCH },
+  { route: "/app/p/{project}/{mode}/events", as: "auditor", query: "?q=action:user.login", name: "filtered", events: true },
+  { route: "/app/p/{project}/{mode}/events", as: "owner", query: "?q=from:nonsense", name: "bad filter", status: 400 },
+  { route: "/app/p/{project}/{mode}/events", as: "owner", query: "?q=action%3Auser.*+-actor%3Anobody", name: "searched", events: true },
   { route: "/app/p/{project}/{mode}/events/{log_id}", as: "owner", events: true },
   { route: "/app/p/{project}/{mode}", as: "owner", events: true },
   { route: "/app/p/{project}/{mode}", as: "developer", query: "?reads=with", events: true, name: "with reads" },
@@ -76,7 +75,7 @@ const paths = (method) => [...TABLE.matchAll(/^ {4}([A-Z]+) "([^"]+)"/gm)].filte
 export const ROUTES = paths("GET");
 const FORMS = paths("POST");
 
-export const PAGES = LINES.filter((page) => (page.path || ROUTES.includes(page.route)) && (page.when ?? true));
+export const PAGES = LINES.filter((page) => (page.path || ROUTES.includes(page.route)));
 
 // What a browser is sent to or downloads, and does not show.
 export const NOT_PAGES = [

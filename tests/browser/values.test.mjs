@@ -18,7 +18,6 @@ after(async () => { await browser?.close(); await server?.stop(); });
 const here = () => `${server.url}/app/p/${place.project}/live`;
 const rows = (page) => page.getByRole("rowheader").count();
 const focused = (page) => page.evaluate(() => document.activeElement.textContent.trim());
-const query = (page) => new URL(page.url()).searchParams;
 
 journey("a value is filtered by and left out by single keys and with the mouse", () => browser, { scripts: true }, async (page, { context }) => {
   await context.addCookies(cookies);
@@ -28,13 +27,12 @@ journey("a value is filtered by and left out by single keys and with the mouse",
   assert.equal(await focused(page), "document.shared", "the first value of the row");
   for (let steps = 0; steps < 4 && await focused(page) !== "usr 0"; steps += 1) await page.keyboard.press("Tab");
   await page.keyboard.press("f");
-  await page.waitForURL((url) => url.searchParams.get("actor_id") === "usr 0");
+  await page.waitForURL((url) => url.searchParams.get("q") === 'actor:"usr 0"');
   assert.equal(await rows(page), 9);
   await page.keyboard.press("j");
   await page.keyboard.press("f");
   await page.keyboard.press("Shift+F");
-  await page.waitForURL((url) => url.searchParams.get("q") === "-action:document.shared");
-  assert.equal(query(page).get("actor_id"), "usr 0", "other filters stay");
+  await page.waitForURL((url) => url.searchParams.get("q") === 'actor:"usr 0" -action:document.shared');
   assert.equal(await rows(page), 6);
   // With the mouse; what has to be quoted is.
   await page.goto(`${here()}/events?q=-action%3Adocument.shared`);
@@ -49,7 +47,7 @@ journey("an event is copied, verified around and exported by single keys", () =>
   await context.addCookies(cookies);
   await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: server.url });
   const copied = () => page.evaluate(() => navigator.clipboard.readText());
-  await page.goto(`${here()}/events?action=user.login`);
+  await page.goto(`${here()}/events?q=action:user.login`);
   await page.keyboard.press("j");
   await page.keyboard.press("c");
   await page.getByText("Copied the log_id.").waitFor();
@@ -69,7 +67,7 @@ journey("an event is copied, verified around and exported by single keys", () =>
   assert.equal(await copied(), id);
   await page.keyboard.press("v");
   await page.waitForURL((url) => url.searchParams.get("around") === "44");
-  await page.goto(`${here()}/events?action=user.login`);
+  await page.goto(`${here()}/events?q=action:user.login`);
   await page.keyboard.press("y");
   await page.getByText("Copied a link to this page.").waitFor();
   assert.equal(await copied(), page.url());
@@ -79,13 +77,13 @@ journey("an event is copied, verified around and exported by single keys", () =>
   await page.getByRole("button", { name: "Show local times" }).waitFor();
   await page.keyboard.press("e");
   await page.getByRole("heading", { name: "Exports", exact: true, level: 1 }).waitFor();
-  assert.equal(await page.getByLabel("Action").inputValue(), "user.login");
+  assert.equal(await page.getByLabel("Search").inputValue(), "action:user.login");
 });
 
 journey("events that arrive below the top wait for a key, and a space pauses", () => browser, { scripts: true }, async (page, { context }) => {
   await context.addCookies(cookies);
   await page.goto(`${here()}/events`);
-  await page.getByRole("button", { name: "Live", exact: true }).click();
+  await page.getByRole("button", { name: "Live tail" }).click();
   await page.getByText("Waiting for events.").waitFor();
   await page.evaluate(() => { document.activeElement.blur(); scrollTo(0, document.body.scrollHeight); });
   const before = await rows(page);
@@ -102,7 +100,7 @@ for (const scripts of [true, false]) {
   const how = scripts ? "" : ", without JavaScript";
   journey(`the page of an event leads to all but its values${how}`, () => browser, { scripts }, async (page, { context }) => {
     await context.addCookies(cookies);
-    await page.goto(`${here()}/events?action=document.shared`);
+    await page.goto(`${here()}/events?q=action:document.shared`);
     await page.getByRole("rowheader").first().getByRole("link").click();
     await page.getByRole("link", { name: "Exclude document.shared" }).click();
     await page.waitForURL((url) => url.searchParams.get("q") === "-action:document.shared");
@@ -112,8 +110,8 @@ for (const scripts of [true, false]) {
   journey(`a view is saved for all, pinned, and removed by its owner${how}`, () => browser, { scripts }, async (page, { context }) => {
     await context.addCookies(cookies);
     const name = `shared ${scripts}`;
-    await page.goto(`${here()}/events?action=document.shared`);
-    await page.getByRole("link", { name: "Save this view" }).click();
+    await page.goto(`${here()}/events?q=action:document.shared`);
+    await page.getByRole("link", { name: "Save view" }).click();
     await page.getByLabel("Name").fill(name);
     await page.getByLabel("Everyone who can see production").check();
     await page.getByLabel("Pin to Overview").check();
@@ -123,7 +121,7 @@ for (const scripts of [true, false]) {
     await context.addCookies(await signedIn(browser, server, place.people.developer));
     await page.goto(here());
     await page.getByRole("region", { name: "Pinned views" }).getByRole("link", { name }).click();
-    await page.waitForURL((url) => url.searchParams.get("action") === "document.shared");
+    await page.waitForURL((url) => url.searchParams.get("q") === "action:document.shared");
     await page.goto(`${here()}/views`);
     await page.getByRole("region", { name: "Shared by others in production" }).getByRole("link", { name }).waitFor();
     assert.equal(await page.getByRole("button", { name: `Remove ${name}` }).count(), 0);
