@@ -61,7 +61,7 @@ BEGIN
     GRANT INSERT, UPDATE, DELETE ON sealog_control.ops_sessions, sealog_control.ops_devices TO sealog_node;
     GRANT INSERT, DELETE ON sealog_control.pending, sealog_control.links, sealog_control.recovery_codes TO sealog_node;
     GRANT INSERT, UPDATE, DELETE ON sealog_control.settings, sealog_control.sessions, sealog_control.authenticators, sealog_control.attempts,
-        sealog_control.failures, sealog_control.jobs, sealog_control.exports, sealog_control.saved_views TO sealog_node;
+        sealog_control.failures, sealog_control.jobs, sealog_control.exports, sealog_control.saved_views, sealog_control.key_requests TO sealog_node;
     -- Browsers that somebody has signed in with, and notices that somebody does not want.
     GRANT INSERT, UPDATE, DELETE ON sealog_control.devices TO sealog_node;
     GRANT INSERT, DELETE ON sealog_control.muted_notices TO sealog_node;

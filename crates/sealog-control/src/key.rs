@@ -8,6 +8,8 @@ use sealog_store::pool::Payer;
 
 use crate::control::{Answer, Changed, Control};
 use crate::db::{Db, DbError, ListPage, Lock, Room, Row, Table, Value, all, one, params, readable, table};
+use crate::error::ChangeError;
+use crate::person::PersonId;
 use crate::project::Project;
 use crate::record::{NewRecord, Records};
 use crate::tenant::Tenant;
@@ -17,8 +19,8 @@ use crate::{action, project, tenant};
 pub trait KeyAccess: Send + Sync {
     /// Everything that a request with this key may go by, revoked and expired keys included.
     fn access(&self, key_digest: Hash) -> Answer<'_, Option<Access>>;
-    /// When keys were last used. Told in bulk, once a minute; a crash loses at most that.
-    fn keys_used(&self, used: Vec<(KeyId, u64)>) -> Answer<'_, ()>;
+    /// When keys were last used, and how often. Told in bulk, once a minute; a crash loses at most that.
+    fn keys_used(&self, used: Vec<KeyUse>) -> Answer<'_, ()>;
     /// Grows with every change of tenants, projects, keys, actions and settings. An [`Access`] that was asked
     /// for after this was read is as new as this for as long as [`KeyAccess::version_of`] its tenant is not
     /// above it.
@@ -34,13 +36,11 @@ impl KeyAccess for Control {
         self.read_for(Payer::Stranger, move |db| access(db, key_digest))
     }
 
-    fn keys_used(&self, mut used: Vec<(KeyId, u64)>) -> Answer<'_, ()> {
+    fn keys_used(&self, mut used: Vec<KeyUse>) -> Answer<'_, ()> {
         self.change(Lock::None, move |db| {
             // In one order on every node, so that two nodes never wait for each other.
             used.sort_unstable();
-            let sql = "UPDATE {keys} SET last_used_at_ms = ?2
-                       WHERE id = ?1 AND (last_used_at_ms IS NULL OR last_used_at_ms < ?2)";
-            used.iter().try_for_each(|(id, used_at_ms)| db.execute(sql, params![*id, *used_at_ms]).map(drop))
+            used.iter().try_for_each(|used| note_use(db, used))
         })
     }
 
@@ -66,6 +66,25 @@ impl Control {
         })
     }
 
+    /// As [`Control::create_key`], unless a key of the project that works has the name, or there is one with
+    /// this id: `Err(AlreadyExists)`.
+    pub fn create_named_key(
+        &self,
+        new: NewKey,
+        records: Vec<NewRecord>,
+    ) -> Answer<'_, Option<ApiKey>, ChangeError> {
+        self.change_of_tenant(Lock::Version, move |db| {
+            let sql = format!("{} WHERE project_id = ?1 AND name = ?2", KEYS.select);
+            let same_name = all(db, &sql, params![new.project_id, &new.name], read)?;
+            if same_name.iter().any(|key| key.state().check(new.created_at_ms).is_ok()) {
+                return Err(DbError::AlreadyExists);
+            }
+            is_free(db, new.id)?;
+            let made = create(db, new)?;
+            Ok(made.map(|(tenant_id, key)| Changed { tenant_id, value: key, records }))
+        })
+    }
+
     /// Revoking twice is the same as once. Nothing when there is no such key.
     pub fn revoke_key(&self, id: KeyId, now_ms: u64, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>> {
         self.change_of_tenant_in(Room::Reserve, Lock::Version, move |db| {
@@ -77,9 +96,13 @@ impl Control {
 
     /// A new key of the same project and mode in place of one that works, which works until its end in any
     /// case, and no longer than `old_ends_at_ms`. Of the two the new one is returned; `records` are told of
-    /// the old one as it is now, and of the new one. Nothing when there is no such key, or it does not work
-    /// any more.
-    pub fn roll_key(&self, roll: KeyRoll, records: Records<ApiKey>) -> Answer<'_, Option<ApiKey>> {
+    /// the old one as it is now, and of the new one. Nothing when there is no such key, it does not work any
+    /// more, or another is in its place already. `Err(AlreadyExists)` if there is a key with the new id.
+    pub fn roll_key(
+        &self,
+        roll: KeyRoll,
+        records: Records<ApiKey>,
+    ) -> Answer<'_, Option<ApiKey>, ChangeError> {
         self.change_of_tenant(Lock::Version, move |db| {
             let Some((tenant_id, old, new)) = self::roll(db, roll)? else { return Ok(None) };
             let records = records.tell(Some(&old), &new);
@@ -108,6 +131,24 @@ impl Control {
         page: ListPage,
     ) -> Answer<'_, Vec<(ApiKey, String)>> {
         self.read(move |db| newest(db, tenant_id, projects.as_deref(), page))
+    }
+
+    /// Requests of the last 24 hours with each of these keys, to the hour; a key without any is left out.
+    pub fn key_requests(&self, keys: Vec<KeyId>, now_ms: u64) -> Answer<'_, Vec<(KeyId, u64)>> {
+        self.read(move |db| {
+            if keys.is_empty() {
+                return Ok(Vec::new());
+            }
+            let places: Vec<String> = (0..keys.len()).map(|at| format!("?{}", at + 2)).collect();
+            let sql = format!(
+                "SELECT key_id, CAST(sum(requests) AS bigint) AS requests FROM {{key_requests}}
+                 WHERE hour > ?1 AND key_id IN ({}) GROUP BY key_id",
+                places.join(", ")
+            );
+            let oldest = Value::from((now_ms / HOUR_MS).saturating_sub(HOURS_SHOWN));
+            let params: Vec<Value> = [oldest].into_iter().chain(keys.into_iter().map(Value::from)).collect();
+            all(db, &sql, &params, |row| Ok((KeyId(row.get("key_id")?), row.get("requests")?)))
+        })
     }
 
     /// Keys of a project that work, and whose end comes after `now_ms` and not after `until_ms`: the next to
@@ -143,6 +184,8 @@ pub struct NewKey {
     pub prefix: String,
     pub expires_at_ms: Option<u64>,
     pub created_at_ms: u64,
+    /// Nobody for one that the operator made.
+    pub created_by: Option<PersonId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +208,28 @@ pub struct ApiKey {
     pub revoked_at_ms: Option<u64>,
     pub last_used_at_ms: Option<u64>,
     pub created_at_ms: u64,
+    pub created_by: Option<PersonId>,
+    /// The key that is to take its place.
+    pub replaced_by: Option<KeyId>,
 }
+
+/// Uses of a key since they were last told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyUse {
+    pub key_id: KeyId,
+    /// The last.
+    pub used_at_ms: u64,
+    pub requests: u64,
+}
+
+impl KeyUse {
+    pub fn once(key_id: KeyId, used_at_ms: u64) -> KeyUse {
+        KeyUse { key_id, used_at_ms, requests: 1 }
+    }
+}
+
+const HOUR_MS: u64 = 60 * 60 * 1000;
+const HOURS_SHOWN: u64 = 24;
 
 impl ApiKey {
     pub fn state(&self) -> KeyState {
@@ -190,13 +254,13 @@ const KEYS: Table = table!(
     "keys",
     "id",
     "id, project_id, name, mode, digest, prefix, expires_at_ms, revoked_at_ms, last_used_at_ms, \
-     created_at_ms"
+     created_at_ms, created_by, replaced_by"
 );
 
 /// Keys with the projects that they are for.
 const OF_TENANT: &str = "SELECT k.id AS id, k.project_id AS project_id, k.name AS name, k.mode AS mode, k.prefix AS prefix,
         k.expires_at_ms AS expires_at_ms, k.revoked_at_ms AS revoked_at_ms, k.last_used_at_ms AS last_used_at_ms,
-        k.created_at_ms AS created_at_ms, p.tenant_id AS tenant_id, p.name AS project_name
+        k.created_at_ms AS created_at_ms, k.created_by AS created_by, k.replaced_by AS replaced_by, p.tenant_id AS tenant_id, p.name AS project_name
     FROM {keys} AS k JOIN {projects} AS p ON p.id = k.project_id";
 
 /// A page of a tenant's keys, the newest first. Behind a key that is not the tenant's there is nothing.
@@ -242,7 +306,7 @@ pub(crate) fn ending(db: &mut dyn Db, params: &[Value]) -> Result<Vec<(TenantId,
 /// With its tenant.
 pub(crate) fn create(db: &mut dyn Db, new: NewKey) -> Result<Option<(TenantId, ApiKey)>, DbError> {
     let Some(project) = project::find(db, new.project_id)? else { return Ok(None) };
-    let NewKey { id, project_id, name, mode, digest, prefix, expires_at_ms, created_at_ms } = new;
+    let NewKey { id, project_id, name, mode, digest, prefix, expires_at_ms, created_at_ms, created_by } = new;
     let key = ApiKey {
         id,
         project_id,
@@ -253,6 +317,8 @@ pub(crate) fn create(db: &mut dyn Db, new: NewKey) -> Result<Option<(TenantId, A
         revoked_at_ms: None,
         last_used_at_ms: None,
         created_at_ms,
+        created_by,
+        replaced_by: None,
     };
     insert(db, &key, digest)?;
     Ok(Some((project.tenant_id, key)))
@@ -270,8 +336,28 @@ fn insert(db: &mut dyn Db, key: &ApiKey, digest: Hash) -> Result<(), DbError> {
         key.revoked_at_ms,
         key.last_used_at_ms,
         key.created_at_ms,
+        key.created_by,
+        key.replaced_by,
     ];
     KEYS.insert(db, params, "").map(drop)
+}
+
+fn is_free(db: &mut dyn Db, id: KeyId) -> Result<(), DbError> {
+    let sql = format!("{} WHERE id = ?1", KEYS.select);
+    if one(db, &sql, params![id], read)?.is_some() { Err(DbError::AlreadyExists) } else { Ok(()) }
+}
+
+fn note_use(db: &mut dyn Db, used: &KeyUse) -> Result<(), DbError> {
+    let sql = "UPDATE {keys} SET last_used_at_ms = ?2
+               WHERE id = ?1 AND (last_used_at_ms IS NULL OR last_used_at_ms < ?2)";
+    db.execute(sql, params![used.key_id, used.used_at_ms])?;
+    let hour = used.used_at_ms / HOUR_MS;
+    let sql =
+        "INSERT INTO {key_requests} AS r (key_id, hour, requests) SELECT id, ?2, ?3 FROM {keys} WHERE id = ?1
+               ON CONFLICT (key_id, hour) DO UPDATE SET requests = r.requests + excluded.requests";
+    db.execute(sql, params![used.key_id, hour, used.requests])?;
+    let sql = "DELETE FROM {key_requests} WHERE key_id = ?1 AND hour <= ?2";
+    db.execute(sql, params![used.key_id, hour.saturating_sub(HOURS_SHOWN)]).map(drop)
 }
 
 /// With its tenant, before and after.
@@ -290,7 +376,8 @@ fn roll(db: &mut dyn Db, roll: KeyRoll) -> Result<Option<(TenantId, ApiKey, ApiK
     let KeyRoll { old: id, new, old_ends_at_ms, now_ms } = roll;
     let old = one(db, &format!("{} WHERE id = ?1", KEYS.select), params![id], read)?;
     let is_same = |old: &ApiKey| (old.project_id, old.mode) == (new.project_id, new.mode);
-    let Some(mut old) = old.filter(|old| is_same(old) && old.state().check(now_ms).is_ok()) else {
+    let may_roll = |old: &ApiKey| is_same(old) && old.replaced_by.is_none();
+    let Some(mut old) = old.filter(|old| may_roll(old) && old.state().check(now_ms).is_ok()) else {
         return Ok(None);
     };
     if old_ends_at_ms <= now_ms {
@@ -298,8 +385,10 @@ fn roll(db: &mut dyn Db, roll: KeyRoll) -> Result<Option<(TenantId, ApiKey, ApiK
     } else {
         old.expires_at_ms = Some(old.expires_at_ms.map_or(old_ends_at_ms, |end| end.min(old_ends_at_ms)));
     }
-    let sql = "UPDATE {keys} SET expires_at_ms = ?2, revoked_at_ms = ?3 WHERE id = ?1";
-    db.execute(sql, params![id, old.expires_at_ms, old.revoked_at_ms])?;
+    is_free(db, new.id)?;
+    old.replaced_by = Some(new.id);
+    let sql = "UPDATE {keys} SET expires_at_ms = ?2, revoked_at_ms = ?3, replaced_by = ?4 WHERE id = ?1";
+    db.execute(sql, params![id, old.expires_at_ms, old.revoked_at_ms, old.replaced_by])?;
     Ok(create(db, new)?.map(|(tenant_id, new)| (tenant_id, old, new)))
 }
 
@@ -324,6 +413,8 @@ fn read(row: &Row) -> Result<ApiKey, DbError> {
         revoked_at_ms: row.get("revoked_at_ms")?,
         last_used_at_ms: row.get("last_used_at_ms")?,
         created_at_ms: row.get("created_at_ms")?,
+        created_by: row.get("created_by")?,
+        replaced_by: row.get("replaced_by")?,
     })
 }
 

@@ -98,7 +98,7 @@ pub use exports::{Export, ExportId, ExportTotals, NewExport};
 pub use failure::{Failed, TellFailures, Wrong};
 pub use first::FirstRun;
 pub use job::{Job, JobBack, JobEnd, JobId, JobOutcome, JobState, NewJob};
-pub use key::{Access, ApiKey, KeyAccess, KeyId, KeyRoll, NewKey};
+pub use key::{Access, ApiKey, KeyAccess, KeyId, KeyRoll, KeyUse, NewKey};
 pub use link::{Claimed, Guest, Invitation, Invited, Link, Purpose};
 pub use membership::Updated;
 pub use membership::{Grants, Member, MemberChange, MemberChanged, Membership, NewMember};

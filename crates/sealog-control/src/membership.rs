@@ -68,6 +68,29 @@ impl Control {
         self.read(move |db| MEMBERS.page(db, Some(("tenant_id", tenant_id.into())), page, read_member))
     }
 
+    /// The addresses of those among these persons who are members of the tenant, or were.
+    pub fn member_addresses(
+        &self,
+        tenant_id: TenantId,
+        person_ids: Vec<PersonId>,
+    ) -> Answer<'_, Vec<(PersonId, String)>> {
+        self.read(move |db| {
+            if person_ids.is_empty() {
+                return Ok(Vec::new());
+            }
+            let places: Vec<String> = (0..person_ids.len()).map(|at| format!("?{}", at + 2)).collect();
+            let sql = format!(
+                "SELECT id, email FROM {{persons}} WHERE id IN ({})
+                 AND id IN (SELECT person_id FROM {{memberships}} WHERE tenant_id = ?1)",
+                places.join(", ")
+            );
+            let tenant = Value::from(tenant_id);
+            let params: Vec<Value> =
+                [tenant].into_iter().chain(person_ids.into_iter().map(Value::from)).collect();
+            all(db, &sql, &params, |row| Ok((row.get("id")?, row.get("email")?)))
+        })
+    }
+
     /// Those with one of these roles whose membership has not ended, in the order in which they became
     /// members.
     pub fn members_with_roles(

@@ -123,6 +123,7 @@ const TABLES: &[&str] = &[
     "persons",
     "settings",
     "actions",
+    "key_requests",
     "keys",
     "system_projects",
     "project_frameworks",

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
-use sealog_control::{Access, KeyAccess, KeyId};
+use sealog_control::{Access, KeyAccess, KeyId, KeyUse};
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{ChainId, Hash, Mode, RequestId};
 use sealog_core::key::{self, KeyState, Presented};
@@ -31,9 +31,9 @@ pub(crate) struct Caller {
     pub tenant_enabled: FrameworkSet,
     rate: (Counted, u32),
     key_id: KeyId,
-    /// When the key was last used, and whether that is written yet.
+    /// When the key was last used, and requests since that was last written.
     used_ms: AtomicU64,
-    used_written_ms: AtomicU64,
+    requests: AtomicU64,
     /// Of the control data, from before this was asked for: it is true for as long as nothing of its tenant
     /// has changed since.
     version: u64,
@@ -68,7 +68,7 @@ impl Caller {
             rate: (rate.0, share(rate.1, limits.nodes)),
             key_id: key.id,
             used_ms: AtomicU64::new(0),
-            used_written_ms: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
             version,
             checked: AtomicU64::new(version),
         }
@@ -93,11 +93,11 @@ impl Caller {
         self.producer.chain
     }
 
-    /// The key and its last use, if that has not been taken yet.
-    fn take_use(&self) -> Option<(KeyId, u64)> {
-        let used_ms = self.used_ms.load(Ordering::Relaxed);
-        let written_ms = self.used_written_ms.swap(used_ms, Ordering::Relaxed);
-        (used_ms > written_ms).then_some((self.key_id, used_ms))
+    /// Uses of the key that have not been taken yet.
+    fn take_use(&self) -> Option<KeyUse> {
+        let requests = self.requests.swap(0, Ordering::Relaxed);
+        let used_at_ms = self.used_ms.load(Ordering::Relaxed);
+        (requests > 0).then_some(KeyUse { key_id: self.key_id, used_at_ms, requests })
     }
 
     /// Counts the further batches of a request that was admitted. Called before the first of them is stored:
@@ -123,14 +123,21 @@ impl Caller {
 struct Callers {
     known: RwLock<IdMap<Hash, Arc<Caller>>>,
     /// Uses of keys whose callers were forgotten.
-    uses: Mutex<HashMap<KeyId, u64>>,
+    uses: Mutex<HashMap<KeyId, KeyUse>>,
 }
 
 impl Callers {
     /// What is known of the use of a key goes into its next writing.
     fn forget(&self, callers: impl Iterator<Item = Arc<Caller>>) {
-        lock(&self.uses).extend(callers.filter_map(|caller| caller.take_use()));
+        let mut uses = lock(&self.uses);
+        callers.filter_map(|caller| caller.take_use()).for_each(|used| add(&mut uses, used));
     }
+}
+
+fn add(uses: &mut HashMap<KeyId, KeyUse>, used: KeyUse) {
+    let known = uses.entry(used.key_id).or_insert(KeyUse { requests: 0, ..used });
+    known.used_at_ms = known.used_at_ms.max(used.used_at_ms);
+    known.requests += used.requests;
 }
 
 /// Most callers that are remembered; past it all are forgotten and asked for again.
@@ -183,6 +190,7 @@ impl Auth {
         let now_ms = request_id.received_ms();
         caller.state.check(now_ms)?;
         caller.used_ms.fetch_max(now_ms, Ordering::Relaxed);
+        caller.requests.fetch_add(1, Ordering::Relaxed);
         let (counted, limit) = caller.rate;
         if !rates.admit(counted, limit, now_ms) {
             return Err(caller.over_the_rate().into());
@@ -215,20 +223,19 @@ impl Auth {
         Ok(Some(caller))
     }
 
-    /// Writes when keys were last used. Kept in memory until then, so that a request need not write anything
+    /// Writes when keys were last used, and how often. Kept in memory until then, so that a request need not write anything
     /// but its events.
     pub(crate) async fn write_key_uses(&self) {
         let mut uses = std::mem::take(&mut *lock(&self.callers.uses));
         for caller in read(&self.callers.known).values() {
-            if let Some((key_id, used_ms)) = caller.take_use() {
-                let known = uses.entry(key_id).or_default();
-                *known = used_ms.max(*known);
+            if let Some(used) = caller.take_use() {
+                add(&mut uses, used);
             }
         }
         if uses.is_empty() {
             return;
         }
-        if let Err(error) = self.keys.keys_used(uses.into_iter().collect()).await {
+        if let Err(error) = self.keys.keys_used(uses.into_values().collect()).await {
             tracing::warn!(%error, "failed to record the last use of some keys");
         }
     }

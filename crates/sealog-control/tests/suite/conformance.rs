@@ -83,6 +83,8 @@ conformance! {
         access_shows_revoked_and_expired_keys
         revoking_twice_keeps_the_first_time
         a_keys_last_use_never_goes_back
+        requests_of_a_key_are_counted_for_a_day
+        a_name_is_taken_while_a_key_of_the_project_works
         keys_of_a_tenant_are_listed_newest_first_and_pages_join
         a_key_is_found_by_its_id_with_its_tenant
         a_rolled_key_works_on_for_a_while_and_the_new_one_at_once

@@ -130,6 +130,7 @@ fn furnish(store: &Control) {
             prefix: "at_live_0123".into(),
             expires_at_ms: None,
             created_at_ms: MORNING_MS,
+            created_by: None,
         };
         wait(store.create_key(new, vec![])).unwrap();
     }
@@ -137,7 +138,7 @@ fn furnish(store: &Control) {
         ProjectChange { frameworks: Some(FrameworkSet::NONE), now_ms: 5, ..ProjectChange::default() };
     wait(store.update_project(ProjectId(id(0)), change, Records::none())).unwrap();
     wait(store.revoke_key(KeyId(id(0)), MORNING_MS, Records::none())).unwrap();
-    wait(store.keys_used(vec![(KeyId(id(1)), MORNING_MS)])).unwrap();
+    wait(store.keys_used(vec![KeyUse::once(KeyId(id(1)), MORNING_MS)])).unwrap();
     let action = CustomAction {
         action: "a.b".into(),
         description: None,

@@ -60,6 +60,7 @@ fn create_key(control: &Control, number: u8) -> Result<(), StoreError> {
         prefix: "sk_live_ab".into(),
         expires_at_ms: None,
         created_at_ms: 1,
+        created_by: None,
     };
     wait(control.create_key(new, vec![])).map(drop)
 }
@@ -86,7 +87,7 @@ fn on_a_disk_that_others_have_filled_keys_are_revoked_and_30_mb_are_enough_to_re
     // What is written all the time fails on a full disk, or does not; it must not take what is kept for
     // these.
     for number in 0..100 {
-        let _ = wait(control.keys_used(vec![(KeyId(Uuid([number; 16])), 5)]));
+        let _ = wait(control.keys_used(vec![KeyUse::once(KeyId(Uuid([number; 16])), 5)]));
         let revoked = wait(control.revoke_key(KeyId(Uuid([number; 16])), 7, Records::none())).unwrap();
         assert!(revoked.is_some_and(|key| key.revoked_at_ms == Some(7)), "key {number}");
     }

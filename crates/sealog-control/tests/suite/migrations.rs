@@ -10,12 +10,21 @@ use sealog_testing::*;
 
 /// The schema of a later version.
 const LATER: Schema = Schema {
-    sqlite: &[SCHEMA.sqlite[0], "ALTER TABLE tenants ADD COLUMN later INTEGER NOT NULL DEFAULT 2"],
+    sqlite: &[
+        SCHEMA.sqlite[0],
+        SCHEMA.sqlite[1],
+        "ALTER TABLE tenants ADD COLUMN later INTEGER NOT NULL DEFAULT 2",
+    ],
     ..SCHEMA
 };
 /// One whose last step cannot be made.
 const BROKEN: Schema = Schema {
-    sqlite: &[SCHEMA.sqlite[0], LATER.sqlite[1], "UPDATE tenants SET later = 3; SELECT * FROM missing"],
+    sqlite: &[
+        SCHEMA.sqlite[0],
+        SCHEMA.sqlite[1],
+        LATER.sqlite[2],
+        "UPDATE tenants SET later = 3; SELECT * FROM missing",
+    ],
     ..SCHEMA
 };
 
@@ -66,16 +75,16 @@ fn a_later_version_copies_the_file_aside_makes_its_steps_and_keeps_the_rows() {
     let later = stage.open_later(&LATER).unwrap();
     assert_eq!(tenants(&later), [("Kept".to_owned(), 2)]);
     drop(later);
-    assert_eq!(stage.copies(), ["control.db.1"]);
+    assert_eq!(stage.copies(), ["control.db.2"]);
 
     // This version refuses the file, and opens the copy.
     let error = Control::embedded(&stage.store).unwrap_err();
-    assert!(error.to_string().contains("the unknown format \"control.db version 2\""));
+    assert!(error.to_string().contains("the unknown format \"control.db version 3\""));
     let path = |name: &str| stage.dir.path().join(name);
     for name in ["control.db-wal", "control.db-shm"] {
         let _ = std::fs::remove_file(path(name));
     }
-    std::fs::rename(path("control.db.1"), path("control.db")).unwrap();
+    std::fs::rename(path("control.db.2"), path("control.db")).unwrap();
     let kept = wait(Control::embedded(&stage.store).unwrap().tenants(ListPage { after: None, limit: 9 }));
     assert_eq!(kept.unwrap()[0].name, "Kept");
 }
@@ -86,5 +95,5 @@ fn a_step_that_fails_changes_nothing_and_those_before_it_stay() {
     let error = stage.open_later(&BROKEN).unwrap_err();
     assert!(error.to_string().contains("no such table: missing"), "{error}");
     assert_eq!(tenants(&stage.open_later(&LATER).unwrap()), [("Kept".to_owned(), 2)]);
-    assert_eq!(stage.copies(), ["control.db.1"]);
+    assert_eq!(stage.copies(), ["control.db.2"]);
 }

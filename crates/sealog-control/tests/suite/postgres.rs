@@ -443,9 +443,10 @@ fn furnish(control: &Control) {
         prefix: "at_live_0123".into(),
         expires_at_ms: None,
         created_at_ms: now,
+        created_by: None,
     };
     wait(control.create_key(new, vec![])).unwrap();
-    wait(control.keys_used(vec![(key_id, now)])).unwrap();
+    wait(control.keys_used(vec![KeyUse::once(key_id, now)])).unwrap();
     wait(control.revoke_key(key_id, now, Records::none())).unwrap();
     let action = CustomAction {
         action: "a.b".into(),

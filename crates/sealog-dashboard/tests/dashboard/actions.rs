@@ -44,6 +44,7 @@ fn add_key(stage: &Stage) {
         prefix: "at_live_abcd".into(),
         expires_at_ms: None,
         created_at_ms: 1,
+        created_by: None,
     };
     stage.wait(stage.control.create_key(new, vec![])).unwrap().unwrap();
 }

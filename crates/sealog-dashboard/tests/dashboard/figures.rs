@@ -165,6 +165,7 @@ fn keys_that_end_within_14_days_stand_on_overview() {
             name: format!("key <{n}>"),
             mode: "live".into(),
             expires_at: Some(end(days)),
+            form: None,
         };
         let actor = sealog_service::people::admin::Actor::Host;
         stage.wait(stage.admin.create_key(actor, project_id(project), input)).unwrap();

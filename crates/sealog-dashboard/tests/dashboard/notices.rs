@@ -62,6 +62,7 @@ fn key(stage: &Stage, n: u8, ends_in_ms: u64) -> KeyId {
         prefix: "at_live_abcd".into(),
         expires_at_ms: Some(stage.now_ms() + ends_in_ms),
         created_at_ms: stage.now_ms(),
+        created_by: None,
     };
     stage.wait(stage.control.create_key(new, vec![])).unwrap().unwrap().id
 }
@@ -382,6 +383,7 @@ fn a_pass_looks_at_no_more_than_a_thousand_and_the_next_one_goes_on() {
                 prefix: "at_test_abcd".into(),
                 expires_at_ms: Some(stage.now_ms() + 20 * DAY_MS + u64::from(n % 7)),
                 created_at_ms: stage.now_ms(),
+                created_by: None,
             };
             stage.control.create_key(new, vec![]).await.unwrap().unwrap();
         }

@@ -193,6 +193,7 @@ impl Call<'_> {
             name: fields.required_text("name")?,
             mode: fields.required_text("mode")?,
             expires_at: fields.text("expires_at")?.flatten(),
+            form: None,
         };
         fields.nothing_else()?;
         let made = self.app.service.admin.create_key(Actor::Operator, project_id, input).await;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use sealog_control::{Access, Answer, Control, KeyAccess, KeyId};
+use sealog_control::{Access, Answer, Control, KeyAccess, KeyUse};
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Hash, TenantId, Ulid, Uuid};
@@ -88,7 +88,7 @@ impl KeyAccess for AskedKeys {
         self.control.access(key_digest)
     }
 
-    fn keys_used(&self, used: Vec<(KeyId, u64)>) -> Answer<'_, ()> {
+    fn keys_used(&self, used: Vec<KeyUse>) -> Answer<'_, ()> {
         self.control.keys_used(used)
     }
 

@@ -83,7 +83,8 @@ fn an_error_names_the_field_that_it_is_about_and_changes_nothing() {
     let update = ProjectUpdate { name: text(""), ..ProjectUpdate::default() };
     let project_id = ProjectId(Uuid::from_random([1; 16]));
     assert_eq!(field(wait(admin.update_project(by, project_id, update))), "name");
-    let key = |mode: &str, expires_at| KeyInput { name: "x".into(), mode: mode.into(), expires_at };
+    let key =
+        |mode: &str, expires_at| KeyInput { name: "x".into(), mode: mode.into(), expires_at, form: None };
     assert_eq!(field(wait(admin.create_key(by, project_id, key("prod", None)))), "mode");
     assert_eq!(field(wait(admin.create_key(by, project_id, key("live", text("never"))))), "expires_at");
     let action = CustomAction {
@@ -170,7 +171,7 @@ fn a_key_lives_no_longer_than_the_organisation_allows_where_the_plan_includes_th
     let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
     let in_days = |days: u64| iso_ms(u64::try_from(now_ms).unwrap() + days * day_ms);
     let create = |expires_at: Option<String>| {
-        let input = KeyInput { name: "k".into(), mode: "test".into(), expires_at };
+        let input = KeyInput { name: "k".into(), mode: "test".into(), expires_at, form: None };
         wait(admin.create_key(by, project_id, input))
     };
     assert_eq!(create(None).unwrap().key.expires_at_ms, None);
@@ -184,7 +185,7 @@ fn a_key_lives_no_longer_than_the_organisation_allows_where_the_plan_includes_th
     let lives_ms = made.key.expires_at_ms.unwrap() - made.key.created_at_ms;
     assert_eq!(lives_ms, 30 * day_ms, "as long as it may, unless it says less");
     // A key that takes the place of another is a new one.
-    let late = RollInput { overlap_ms: 0, expires_at: Some(in_days(31)) };
+    let late = RollInput { overlap_ms: 0, expires_at: Some(in_days(31)), form: None };
     assert_eq!(field(wait(admin.roll_key(by, made.key.id, late))), "expires_at");
     let before = wait(control.count_records()).unwrap();
     wait(admin.set_key_policy(by, *tenant_id, Some(30))).unwrap();
@@ -202,11 +203,11 @@ fn a_rolled_key_and_its_successor_work_side_by_side_for_as_long_as_was_chosen() 
     let by = Actor::Operator;
     let input = ProjectInput { name: "p".into(), frameworks: vec![] };
     let project_id = wait(stage.admin.create_project(by, stage.tenant_id, input)).unwrap().id;
-    let input = KeyInput { name: "ci".into(), mode: "live".into(), expires_at: None };
+    let input = KeyInput { name: "ci".into(), mode: "live".into(), expires_at: None, form: None };
     let old = wait(stage.admin.create_key(by, project_id, input)).unwrap();
-    let too_long = RollInput { overlap_ms: OVERLAP_MS_MAX + 1, expires_at: None };
+    let too_long = RollInput { overlap_ms: OVERLAP_MS_MAX + 1, expires_at: None, form: None };
     assert_eq!(field(wait(stage.admin.roll_key(by, old.key.id, too_long))), "overlap");
-    let roll = RollInput { overlap_ms: 3_600_000, expires_at: None };
+    let roll = RollInput { overlap_ms: 3_600_000, expires_at: None, form: None };
     let new = wait(stage.admin.roll_key(by, old.key.id, roll)).unwrap();
     assert_eq!((new.key.name.as_str(), new.key.mode, new.key.project_id), ("ci", old.key.mode, project_id));
     assert!(new.text.0 != old.text.0 && new.text.0.starts_with("at_live_"));

@@ -68,7 +68,7 @@ impl Stage {
     }
 
     fn key(&self) -> KeyId {
-        let input = KeyInput { name: "k".into(), mode: "live".into(), expires_at: None };
+        let input = KeyInput { name: "k".into(), mode: "live".into(), expires_at: None, form: None };
         block(self.admin.create_key(Actor::Host, self.project_id, input)).unwrap().key.id
     }
 
@@ -164,7 +164,7 @@ fn what_people_change_matches_the_system_chain_drained_or_not() {
         assert_eq!(stage.night(), 0, "records that wait count as done");
         stage.drain();
         assert_eq!(stage.night(), 0);
-        let rolled = RollInput { overlap_ms: 60_000, expires_at: None };
+        let rolled = RollInput { overlap_ms: 60_000, expires_at: None, form: None };
         let new = block(stage.admin.roll_key(Actor::Host, key, rolled)).unwrap().key.id;
         block(stage.admin.revoke_key(Actor::Host, new)).unwrap();
         let update = MemberUpdate {
@@ -198,6 +198,7 @@ fn a_row_that_was_changed_without_a_record_is_a_finding_every_night() {
             prefix: "at_live_xxxx"[..key::DISPLAY_LEN].to_owned(),
             expires_at_ms: None,
             created_at_ms: 0,
+            created_by: None,
         };
         wait(stage.control.create_key(new, vec![])).unwrap().unwrap();
         assert_eq!(stage.night(), 2, "a key that nobody has created");

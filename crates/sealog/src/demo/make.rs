@@ -313,7 +313,7 @@ impl Maker {
         mode: Mode,
         expires_at: Option<String>,
     ) -> Result<KeyId, String> {
-        let input = KeyInput { name: name.into(), mode: mode.as_str().into(), expires_at };
+        let input = KeyInput { name: name.into(), mode: mode.as_str().into(), expires_at, form: None };
         let created = self.admin.create_key(Actor::Host, project_id, input).await;
         created.map(|created| created.key.id).map_err(failed)
     }

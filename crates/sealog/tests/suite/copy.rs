@@ -126,11 +126,12 @@ fn furnish(control: &Control) {
             prefix: "at_live_0123".into(),
             expires_at_ms: Some(99),
             created_at_ms: now,
+            created_by: None,
         };
         wait(control.create_key(key, vec![])).unwrap();
     }
     wait(control.revoke_key(KeyId(Uuid([1; 16])), 77, Records::none())).unwrap();
-    wait(control.keys_used(vec![(KeyId(Uuid([2; 16])), 66)])).unwrap();
+    wait(control.keys_used(vec![KeyUse::once(KeyId(Uuid([2; 16])), 66)])).unwrap();
     let action = sealog_core::catalog::CustomAction {
         action: "invoice.approved".into(),
         description: Some("d".into()),

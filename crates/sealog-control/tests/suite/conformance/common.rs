@@ -55,6 +55,7 @@ pub fn new_key(n: u8, project: u8) -> NewKey {
         prefix: format!("at_live_{n:04}"),
         expires_at_ms: Some(MORNING_MS + 1000),
         created_at_ms: MORNING_MS,
+        created_by: None,
     }
 }
 

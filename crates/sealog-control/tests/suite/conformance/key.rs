@@ -62,12 +62,56 @@ pub fn a_keys_last_use_never_goes_back(control: &Control) {
         keys.iter().map(|key| key.last_used_at_ms).collect::<Vec<_>>()
     };
     assert_eq!(last_used(), [None, None]);
-    wait(control.keys_used(vec![(key.id, 50), (KeyId(id(2)), 70)])).unwrap();
+    wait(control.keys_used(vec![KeyUse::once(key.id, 50), KeyUse::once(KeyId(id(2)), 70)])).unwrap();
     assert_eq!(last_used(), [Some(50), Some(70)]);
-    wait(control.keys_used(vec![(key.id, 60), (KeyId(id(2)), 69)])).unwrap();
+    wait(control.keys_used(vec![KeyUse::once(key.id, 60), KeyUse::once(KeyId(id(2)), 69)])).unwrap();
     assert_eq!(last_used(), [Some(60), Some(70)]);
     wait(control.keys_used(vec![])).unwrap();
     assert_eq!(last_used(), [Some(60), Some(70)]);
+}
+
+pub fn requests_of_a_key_are_counted_for_a_day(control: &Control) {
+    const HOUR_MS: u64 = 60 * 60 * 1000;
+    let (_, _, key) = furnish(control);
+    wait(control.create_key(new_key(2, 1), vec![])).unwrap();
+    let used = |hour: u64, requests| {
+        let used_at_ms = MORNING_MS + hour * HOUR_MS;
+        wait(control.keys_used(vec![KeyUse { key_id: key.id, used_at_ms, requests }])).unwrap();
+    };
+    let counted = |hour: u64| {
+        wait(control.key_requests(vec![key.id, KeyId(id(2)), KeyId(id(9))], MORNING_MS + hour * HOUR_MS))
+    };
+    assert_eq!(counted(0), Ok(vec![]));
+    used(0, 3);
+    used(0, 4);
+    used(5, 10);
+    assert_eq!(counted(5), Ok(vec![(key.id, 17)]));
+    assert_eq!(counted(24), Ok(vec![(key.id, 10)]), "the first hour is over a day old");
+    assert_eq!(counted(29), Ok(vec![]));
+    used(29, 1);
+    assert_eq!(counted(24), Ok(vec![(key.id, 1)]), "older hours are removed");
+    assert_eq!(wait(control.key_requests(vec![], MORNING_MS)), Ok(vec![]));
+}
+
+pub fn a_name_is_taken_while_a_key_of_the_project_works(control: &Control) {
+    let (_, _, key) = furnish(control);
+    wait(control.create_project(new_project(2, 1, &[]), vec![])).unwrap();
+    let named = |n: u8, project: u8, name: &str, created_at_ms| {
+        let new = NewKey {
+            name: name.into(),
+            created_at_ms,
+            created_by: Some(person_id(1)),
+            ..new_key(n, project)
+        };
+        wait(control.create_named_key(new, vec![record(n)]))
+    };
+    assert_eq!(named(2, 1, &key.name, MORNING_MS), Err(ChangeError::AlreadyExists));
+    assert_eq!(named(1, 1, "another", MORNING_MS), Err(ChangeError::AlreadyExists), "the id of a key");
+    assert_eq!(wait(control.count_records()), Ok(0));
+    let made = named(2, 2, &key.name, MORNING_MS).unwrap().unwrap();
+    assert_eq!((made.created_by, made.replaced_by), (Some(person_id(1)), None));
+    assert!(named(3, 1, &key.name, MORNING_MS + 1000).unwrap().is_some(), "the first has expired");
+    assert_eq!(named(4, 9, "x", MORNING_MS), Ok(None), "no such project");
 }
 
 pub fn keys_of_a_tenant_are_listed_newest_first_and_pages_join(control: &Control) {
@@ -122,6 +166,9 @@ pub fn a_rolled_key_works_on_for_a_while_and_the_new_one_at_once(control: &Contr
     let new = roll(3, key.id, MORNING_MS + 5000, MORNING_MS).unwrap();
     assert_eq!((new.project_id, new.mode, state(3)), (key.project_id, key.mode, (None, None)));
     assert_eq!(state(1), (Some(MORNING_MS + 1000), None));
+    let (_, old) = wait(control.key(key.id)).unwrap().unwrap();
+    assert_eq!(old.replaced_by, Some(new.id));
+    assert_eq!(roll(9, key.id, MORNING_MS + 5000, MORNING_MS), None, "another is in its place");
     assert!(roll(5, new.id, MORNING_MS + 7, MORNING_MS).is_some());
     assert_eq!(state(3), (Some(MORNING_MS + 7), None));
     assert!(roll(7, KeyId(id(5)), MORNING_MS + 8, MORNING_MS + 8).is_some());

@@ -19,7 +19,7 @@ pub fn what_does_not_exist_cannot_be_changed(control: &Control) {
         Ok(None)
     );
     assert_eq!(wait(control.revoke_key(KeyId(missing), MORNING_MS, Records::none())), Ok(None));
-    assert_eq!(wait(control.keys_used(vec![(KeyId(missing), MORNING_MS)])), Ok(()));
+    assert_eq!(wait(control.keys_used(vec![KeyUse::once(KeyId(missing), MORNING_MS)])), Ok(()));
     assert_eq!(wait(control.end_session::<Person>(digest(9))), Ok(()));
     assert_eq!(wait(control.notice_attempted(9, NoticeOutcome::Sent { now_ms: MORNING_MS })), Ok(()));
 }

@@ -32,7 +32,7 @@ pub fn every_change_of_access_raises_the_version_of_its_tenant_and_of_no_other(c
     assert!(has_grown());
     // What happens all the time and alters nothing that a request may do leaves the caches alone, and so does
     // what did not happen.
-    wait(control.keys_used(vec![(KeyId(id(1)), MORNING_MS)])).unwrap();
+    wait(control.keys_used(vec![KeyUse::once(KeyId(id(1)), MORNING_MS)])).unwrap();
     wait(control.add_member(new_member(1, 1, "a@example.com"), Records::none())).unwrap();
     wait(control.create_session(new_session(1, 1, u64::MAX), None)).unwrap();
     wait(control.enqueue_notice(new_notice(1, 1, 80))).unwrap();

@@ -39,6 +39,13 @@ impl Actor {
         }
     }
 
+    pub(crate) fn person(self) -> Option<PersonId> {
+        match self {
+            Actor::Person(id) => Some(id),
+            _ => None,
+        }
+    }
+
     fn kind(self) -> &'static str {
         match self {
             Actor::Operator | Actor::Console(_) => "operator",
