@@ -26,14 +26,15 @@ for (const scripts of [true, false]) {
     assert.ok(!(await page.content()).includes(key), "it is shown once");
     await row.getByText(key.slice(0, 12)).waitFor();
 
-    const revoke = row.locator("summary", { hasText: "Revoke" });
-    await revoke.click();
-    await row.getByLabel("Type the key name to confirm").fill("check");
-    await row.getByRole("button", { name: "Revoke key" }).click();
-    await page.getByRole("alert").waitFor();
-    await revoke.click();
-    await row.getByLabel("Type the key name to confirm").fill("checkout");
-    await row.getByRole("button", { name: "Revoke key" }).click();
+    await row.getByRole("link", { name: /^Revoke/ }).click();
+    const sheet = page.getByRole("dialog", { name: "Revoke “checkout”" });
+    await sheet.getByText("Revoking cannot be undone").waitFor();
+    assert.ok(await sheet.getByLabel("Type the key name to confirm").evaluate((input) => input === document.activeElement) || !scripts);
+    await sheet.getByLabel("Type the key name to confirm").fill("check");
+    await sheet.getByRole("button", { name: "Revoke key" }).click();
+    await sheet.getByRole("alert").waitFor();
+    await sheet.getByLabel("Type the key name to confirm").fill("checkout");
+    await sheet.getByRole("button", { name: "Revoke key" }).click();
     await row.getByText("Revoked").first().waitFor();
     const refused = await server.api(key, "/v1/events", { action: "user.login" });
     assert.deepEqual([refused.status, refused.body.error.code], [401, "auth/key_revoked"]);
@@ -45,11 +46,17 @@ for (const scripts of [true, false]) {
     await submitPassword(page, server, people.owner);
     await page.getByRole("link", { name: "API keys" }).click();
     const row = page.getByRole("row").filter({ hasText: "live key" });
-    await row.locator("summary", { hasText: "Roll" }).click();
-    await row.getByRole("button", { name: "Create new key" }).click();
+    await row.getByRole("link", { name: /^Roll/ }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Create new key" }).click();
     const key = (await page.getByRole("region", { name: "API key", exact: true }).textContent()).trim();
     assert.notEqual(key, old);
     // Both work while the old one runs out.
     await server.send(key, { action: "user.login", actor_id: "usr_new" });
+    await page.getByRole("row").filter({ hasText: "live key (old, until " }).waitFor();
+    // Loaded again, the page makes no second key.
+    const rows = await page.getByRole("row").count();
+    await page.reload();
+    await page.getByText("This form has already created its key").waitFor();
+    assert.equal(await page.getByRole("row").count(), rows);
   });
 }

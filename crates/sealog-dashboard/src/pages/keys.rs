@@ -5,11 +5,11 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_control::{ApiKey, KeyId, ListPage, Project};
+use sealog_control::{ApiKey, KeyId, ListPage, PersonId, Project};
 use sealog_core::id::{Mode, ProjectId, Uuid};
 use sealog_core::time::{Date, iso_ms};
 use sealog_service::people::admin::key_policy::KeyPolicy;
-use sealog_service::people::admin::keys::{CreatedKey, KeyInput, RollInput};
+use sealog_service::people::admin::keys::{CreatedKey, FORM, KeyInput, RollInput};
 use sealog_service::people::admin::{Actor, AdminError, FieldError};
 use sealog_service::records::system_chain::actions;
 use serde_json::json;
@@ -20,7 +20,7 @@ use crate::gate::of_control;
 use crate::layout::{Current, Shell};
 use crate::problem::{Problem, of_admin};
 use crate::request::{Asked, Place, html, html_with, see_other};
-use crate::text::{day, moment, visible};
+use crate::text::{day, moment, number, visible};
 use crate::views;
 
 /// Keys stay listed for ever: a page has so many, and older ones are on the next.
@@ -36,6 +36,11 @@ const OVERLAPS: [(u64, &str); 5] = [
     (0, "no time (revoke it now)"),
 ];
 
+const SENT: &str =
+    "This form has already created its key, which was shown once. If you lost the key, roll it.";
+const INCOMPLETE: &str = "The form was incomplete. Reload the page and try again.";
+const GONE: &str = "This key no longer works or is already being replaced.";
+
 #[derive(Template)]
 #[template(path = "pages/keys.html")]
 struct Page<'a> {
@@ -46,7 +51,11 @@ struct Page<'a> {
     /// The page with those that were made before.
     older: Option<String>,
     notice: Option<&'static str>,
-    error: Option<String>,
+    error: Option<&'static str>,
+    /// A key that is about to be revoked or rolled.
+    sheet: Option<Sheet>,
+    /// Names the forms of this page: each makes one key, however often it is sent.
+    form: Uuid,
     /// Shown this once.
     created: Option<CreatedKey>,
     may_create: bool,
@@ -66,17 +75,31 @@ struct Page<'a> {
 }
 
 struct Row {
-    id: String,
     name: String,
     prefix: String,
     project: String,
     mode: &'static str,
     created: String,
+    created_by: String,
     last_used: String,
+    requests: String,
     expires: String,
     state: State,
-    /// Revoke and roll it.
-    may_change: bool,
+    /// Where it is revoked and rolled, for those who may.
+    revoke: Option<String>,
+    roll: Option<String>,
+}
+
+/// What is to be done to a key, with what follows from it.
+struct Sheet {
+    is_roll: bool,
+    id: String,
+    name: String,
+    prefix: String,
+    last_used: String,
+    requests: String,
+    expires: String,
+    error: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,8 +125,10 @@ impl<'a> Page<'a> {
         let here = format!("/app/o/{}/keys", place.tenant.id);
         // Behind the key of another organisation there is nothing.
         let before = asked.query_value("before").map(|id| Uuid::parse(&id).ok_or(Problem::not_found()));
+        let before = before.transpose()?;
+        let at = before.map(|before| format!("before={before}&")).unwrap_or_default();
         // One more than is shown tells whether there are older ones.
-        let page = ListPage { after: before.transpose()?, limit: KEYS_ON_PAGE + 1 };
+        let page = ListPage { after: before, limit: KEYS_ON_PAGE + 1 };
         let granted = place.membership.grants.projects.clone();
         let keys = app.service.control.keys_of_tenant(place.tenant.id, granted, page).await;
         let mut keys = keys.map_err(of_control)?;
@@ -111,19 +136,33 @@ impl<'a> Page<'a> {
         keys.truncate(KEYS_ON_PAGE);
         let last = keys.last().filter(|_| are_more);
         let older = last.map(|(key, _)| format!("{here}?before={}", key.id.0));
+        let (ids, makers) =
+            keys.iter().map(|(key, _)| (key.id, key.created_by)).unzip::<_, _, Vec<_>, Vec<_>>();
+        let makers = makers.into_iter().flatten().collect();
+        let makers =
+            app.service.control.member_addresses(place.tenant.id, makers).await.map_err(of_control)?;
+        let requests = app.service.control.key_requests(ids, now_ms).await.map_err(of_control)?;
         let row = |(key, project): &(ApiKey, String)| {
             let state = State::of(key, now_ms);
+            let may_change = state == State::Active && place.may(needed(key.mode));
+            let change = |what: &str| format!("{here}?{at}{what}={}#sheet", key.id.0);
             Row {
-                id: key.id.0.to_string(),
-                name: visible(&key.name),
+                name: shown_name(key, state),
                 prefix: key.prefix.clone(),
                 project: visible(project),
                 mode: key.mode.as_str(),
                 created: day(key.created_at_ms),
+                created_by: key
+                    .created_by
+                    .map_or_else(|| "Operator".into(), |id| name_of_person(&makers, id)),
                 last_used: key.last_used_at_ms.map_or("Never".into(), moment),
+                requests: number(
+                    requests.iter().find(|(id, _)| *id == key.id).map_or(0, |(_, count)| *count),
+                ),
                 expires: key.expires_at_ms.map_or("Never".into(), day),
                 state,
-                may_change: state == State::Active && place.may(needed(key.mode)),
+                revoke: may_change.then(|| change("revoke")),
+                roll: (may_change && key.replaced_by.is_none()).then(|| change("roll")),
             }
         };
         let rows = keys.iter().map(row).collect();
@@ -146,6 +185,8 @@ impl<'a> Page<'a> {
             older,
             notice: None,
             error: None,
+            sheet: None,
+            form: new_form(app),
             created: None,
             may_create: place.may(Capability::TestKeys),
             may_create_live: place.may(Capability::LiveKeys),
@@ -163,6 +204,41 @@ impl<'a> Page<'a> {
             expires_error: None,
         })
     }
+}
+
+/// A key that another takes the place of is told apart from it: both have the name.
+fn shown_name(key: &ApiKey, state: State) -> String {
+    let name = visible(&key.name);
+    match key.expires_at_ms.filter(|_| state == State::Active && key.replaced_by.is_some()) {
+        Some(end) => format!("{name} (old, until {})", day(end)),
+        None => name,
+    }
+}
+
+fn name_of_person(known: &[(PersonId, String)], id: PersonId) -> String {
+    let found = known.iter().find(|(known, _)| *known == id);
+    found.map_or_else(|| "Former member".into(), |(_, email)| visible(email))
+}
+
+fn new_form(app: &Dashboard) -> Uuid {
+    let mut bytes = [0; 16];
+    app.service.world.fill_random(&mut bytes);
+    Uuid::from_random(bytes)
+}
+
+async fn sheet(app: &Dashboard, key: &ApiKey, is_roll: bool) -> Result<Sheet, Problem> {
+    let now_ms = app.service.world.now_ms();
+    let requests = app.service.control.key_requests(vec![key.id], now_ms).await.map_err(of_control)?;
+    Ok(Sheet {
+        is_roll,
+        id: key.id.0.to_string(),
+        name: visible(&key.name),
+        prefix: key.prefix.clone(),
+        last_used: key.last_used_at_ms.map_or("Never".into(), moment),
+        requests: number(requests.first().map_or(0, |(_, count)| *count)),
+        expires: String::new(),
+        error: None,
+    })
 }
 
 /// One that the person may see. Of another organisation, or not granted, it is like one that does not exist.
@@ -187,7 +263,13 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         Some("revoke") => Some("Key revoked. Requests with it are rejected from now on."),
         _ => None,
     };
-    let page = Page { notice, ..Page::new(&app, &asked).await? };
+    let wanted = ["roll", "revoke"].map(|what| asked.query_value(what));
+    let sheet = match &wanted {
+        [Some(id), _] => Some(sheet(&app, &find_key(&app, &asked, id).await?, true).await?),
+        [None, Some(id)] => Some(sheet(&app, &find_key(&app, &asked, id).await?, false).await?),
+        [None, None] => None,
+    };
+    let page = Page { notice, sheet, ..Page::new(&app, &asked).await? };
     let resource = format!("organisation/{}", asked.place().tenant.id);
     views::seal(&app, &asked, &actions::PAGE_VIEWED, &resource, json!({ "page": "keys" })).await?;
     Ok(html(&page))
@@ -210,10 +292,17 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         Ok(expires_at) => expires_at,
         Err(problem) => return wrong(Page { expires_error: Some(problem.into()), ..page }),
     };
-    let input = KeyInput { name: page.name.trim().into(), mode: mode.as_str().into(), expires_at };
+    let Some(form) = Uuid::parse(asked.field("form")) else {
+        return wrong(Page { error: Some(INCOMPLETE), ..page });
+    };
+    let (name, mode) = (page.name.trim().into(), mode.as_str().into());
+    let input = KeyInput { name, mode, expires_at, form: Some(form) };
     let actor = Actor::Person(asked.person().person.id);
     match app.service.admin.create_key(actor, project_id, input).await {
         Ok(created) => Ok(html(&Page { created: Some(created), ..Page::new(&app, &asked).await? })),
+        Err(AdminError::Field(FieldError { field, .. })) if field == FORM => {
+            wrong(Page { error: Some(SENT), name: "", expires: "", ..page })
+        }
         Err(AdminError::Field(FieldError { field, problem })) => {
             let problem = Some(format!("It {problem}."));
             wrong(match field.as_str() {
@@ -237,9 +326,9 @@ fn last_day(text: &str) -> Result<Option<String>, &'static str> {
 
 /// A key that the person may see and change. Of another organisation, or of a project that is not granted, it
 /// is like one that does not exist.
-async fn find_key(app: &Dashboard, asked: &Asked) -> Result<ApiKey, Problem> {
+async fn find_key(app: &Dashboard, asked: &Asked, id: &str) -> Result<ApiKey, Problem> {
     let place = asked.place();
-    let id = KeyId(Uuid::parse(asked.field("key")).ok_or(Problem::not_found())?);
+    let id = KeyId(Uuid::parse(id).ok_or(Problem::not_found())?);
     let found = app.service.control.key(id).await.map_err(of_control)?;
     let is_seen = |key: &ApiKey| {
         place.membership.grants.projects.as_ref().is_none_or(|granted| granted.contains(&key.project_id))
@@ -252,12 +341,14 @@ async fn find_key(app: &Dashboard, asked: &Asked) -> Result<ApiKey, Problem> {
 /// A new key in place of one that works, which works on for as long as was chosen. The answer shows the new
 /// key.
 pub(crate) async fn roll(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    let key = find_key(&app, &asked).await?;
+    let key = find_key(&app, &asked, asked.field("key")).await?;
     let page = Page::new(&app, &asked).await?;
+    let sheet = sheet(&app, &key, true).await?;
     let wrong = |error: String, page| {
-        let page = Page { error: Some(error), name: "", expires: "", ..page };
-        Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
+        let sheet = Some(Sheet { error: Some(error), expires: asked.field("expires").to_owned(), ..sheet });
+        Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { sheet, expires: "", ..page }))
     };
+    let Some(form) = Uuid::parse(asked.field("form")) else { return wrong(INCOMPLETE.into(), page) };
     let overlap = OVERLAPS.into_iter().find(|(hours, _)| hours.to_string() == asked.field("overlap"));
     let Some((hours, _)) = overlap else {
         return wrong("Choose how long the old key keeps working.".into(), page);
@@ -267,25 +358,30 @@ pub(crate) async fn roll(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         Err(problem) => return wrong(format!("Expiry of the new key: {problem}"), page),
     };
     let actor = Actor::Person(asked.person().person.id);
-    let input = RollInput { overlap_ms: hours * HOUR_MS, expires_at };
+    let input = RollInput { overlap_ms: hours * HOUR_MS, expires_at, form: Some(form) };
     match app.service.admin.roll_key(actor, key.id, input).await {
         Ok(created) => {
             let page = Page { created: Some(created), ..Page::new(&app, &asked).await? };
-            Ok(html(&Page { name: "", expires: "", ..page }))
+            Ok(html(&Page { expires: "", ..page }))
+        }
+        Err(AdminError::Field(FieldError { field, .. })) if field == FORM => {
+            let page = Page { error: Some(SENT), expires: "", ..page };
+            Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
         }
         Err(AdminError::Field(error)) => wrong(format!("The new key: {error}."), page),
-        Err(AdminError::NotFound) => wrong("This key no longer works. Create a new one.".into(), page),
+        Err(AdminError::NotFound) => wrong(GONE.into(), page),
         Err(error) => Err(of_admin(error)),
     }
 }
 
 /// Whoever revokes types the name: it cannot be taken back.
 pub(crate) async fn revoke(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    let key = find_key(&app, &asked).await?;
+    let key = find_key(&app, &asked, asked.field("key")).await?;
     if asked.field("name").trim() != key.name.trim() {
         let error = Some(format!("To revoke the key, type its name: {}", visible(&key.name)));
-        let page = Page::new(&app, &asked).await?;
-        return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { error, name: "", ..page }));
+        let sheet = Some(Sheet { error, ..sheet(&app, &key, false).await? });
+        let page = Page { sheet, name: "", ..Page::new(&app, &asked).await? };
+        return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
     }
     let actor = Actor::Person(asked.person().person.id);
     app.service.admin.revoke_key(actor, key.id).await.map_err(of_admin)?;

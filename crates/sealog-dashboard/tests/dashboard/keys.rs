@@ -1,10 +1,11 @@
 //! API keys: created, shown once, revoked.
 
 use sealog_control::Records;
-use sealog_control::{Grants, KeyAccess, KeyId, NewKey, NewProject, Role, TenantChange};
+use sealog_control::{Grants, KeyAccess, KeyId, KeyUse, NewKey, NewProject, Role, TenantChange};
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{Hash, Mode, ProjectId, Uuid};
 use sealog_core::key;
+use sealog_store::world::{SystemWorld, World};
 
 use crate::harness::*;
 
@@ -20,10 +21,29 @@ fn stage() -> Stage {
 fn create(stage: &Stage, n: u8, fields: &[(&str, &str)]) -> Response {
     let path = format!("/app/o/{}/keys/create", tenant_id(1));
     let project = project_id(1).to_string();
-    let mut all = vec![("name", "ci"), ("project", project.as_str()), ("mode", "test"), ("expires", "")];
+    let form = new_form();
+    let mut all = vec![
+        ("name", "ci"),
+        ("project", project.as_str()),
+        ("mode", "test"),
+        ("expires", ""),
+        ("form", form.as_str()),
+    ];
     all.retain(|(name, _)| !fields.iter().any(|(given, _)| given == name));
     all.extend(fields);
     stage.signed_in(n).post(&path, &all)
+}
+
+/// As each page that is shown has another.
+fn new_form() -> String {
+    let mut bytes = [0; 16];
+    SystemWorld.fill_random(&mut bytes);
+    Uuid::from_random(bytes).to_string()
+}
+
+/// Of the form on a page.
+fn form_in(page: &Response) -> String {
+    page.text().split("name=\"form\" value=\"").nth(1).unwrap()[..36].to_owned()
 }
 
 fn raw(page: &Response) -> Option<String> {
@@ -104,6 +124,7 @@ fn add_key(stage: &Stage, n: u16, project_id: ProjectId) {
         prefix: "at_test_abcd".into(),
         expires_at_ms: None,
         created_at_ms: stage.now_ms(),
+        created_by: None,
     };
     stage.wait(stage.control.create_key(new, vec![])).unwrap().unwrap();
 }
@@ -209,9 +230,10 @@ fn a_key_is_rolled_with_an_overlap_that_is_chosen_and_the_new_one_is_shown_once(
     let keys = format!("/app/o/{}/keys", tenant_id(1));
     let id = access(&old).id.0.to_string();
     let roll = |n, id: &str, overlap: &str| {
-        stage
-            .signed_in(n)
-            .post(&format!("{keys}/roll"), &[("key", id), ("overlap", overlap), ("expires", "")])
+        stage.signed_in(n).post(
+            &format!("{keys}/roll"),
+            &[("key", id), ("overlap", overlap), ("expires", ""), ("form", &new_form())],
+        )
     };
     roll(2, &id, "24").is_problem(403, "auth/not_allowed");
     roll(1, "00000000-0000-4000-8000-000000000000", "24").is_problem(404, "request/not_found");
@@ -228,10 +250,90 @@ fn a_key_is_rolled_with_an_overlap_that_is_chosen_and_the_new_one_is_shown_once(
     let id = access(&new).id.0.to_string();
     let newest = raw(&roll(1, &id, "0")).unwrap();
     assert!(access(&new).revoked_at_ms.is_some() && access(&newest).revoked_at_ms.is_none());
-    roll(1, &id, "0").shows("This key no longer works.");
+    roll(1, &id, "0").shows("This key no longer works");
     let records = stage.records(1);
     assert_eq!(records.iter().filter(|record| record.contains("sealog.key_rolled")).count(), 2);
     assert!(!records.iter().any(|record| record.contains(&new) || record.contains(&newest)));
+}
+
+#[test]
+fn a_form_that_is_sent_again_makes_no_second_key() {
+    let stage = stage();
+    let keys = format!("/app/o/{}/keys", tenant_id(1));
+    let count = || {
+        let page = sealog_control::ListPage { after: None, limit: 100 };
+        stage.wait(stage.control.keys(project_id(1), page)).unwrap().len()
+    };
+    let form = form_in(&stage.signed_in(1).get(&keys));
+    let first = create(&stage, 1, &[("form", &form)]);
+    let text = raw(&first).unwrap();
+    let again = create(&stage, 1, &[("form", &form), ("name", "another")]);
+    assert_eq!((again.status, raw(&again), count()), (422, None, 1));
+    again.shows("This form has already created its key");
+    // Not even after the key was revoked, when its name is free.
+    let id = stage.wait(stage.control.access(key::digest(&text))).unwrap().unwrap().key.id.0.to_string();
+    let sheet = stage.signed_in(1).get(&format!("{keys}?roll={id}"));
+    let roll = form_in(&sheet);
+    let fields = [("key", id.as_str()), ("overlap", "24"), ("expires", ""), ("form", roll.as_str())];
+    assert!(raw(&stage.signed_in(1).post(&format!("{keys}/roll"), &fields)).is_some());
+    let again = stage.signed_in(1).post(&format!("{keys}/roll"), &fields);
+    assert_eq!((again.status, raw(&again), count()), (422, None, 2));
+    stage.signed_in(1).post(&format!("{keys}/revoke"), &[("key", &id), ("name", "ci")]);
+    assert_eq!((create(&stage, 1, &[("form", &form)]).status, count()), (422, 2));
+    // The form of one person is none of another's.
+    assert!(raw(&create(&stage, 2, &[("form", &form), ("name", "mine")])).is_some());
+    for form in ["", "x", "<b>"] {
+        create(&stage, 1, &[("form", form)]).shows("The form was incomplete.");
+    }
+    assert_eq!(count(), 3);
+}
+
+#[test]
+fn a_name_of_another_active_key_of_the_project_is_refused() {
+    let stage = stage();
+    assert_eq!(create(&stage, 1, &[]).status, 200);
+    let taken = create(&stage, 1, &[("mode", "live")]);
+    assert_eq!(taken.status, 422);
+    taken.shows("id=\"name-error\">It belongs to another active key of this project.");
+    assert_eq!(create(&stage, 1, &[("project", &project_id(101).to_string())]).status, 200);
+}
+
+#[test]
+fn a_key_that_is_being_replaced_is_shown_as_the_old_one_and_is_not_rolled_again() {
+    let stage = stage();
+    let old = raw(&create(&stage, 1, &[("name", "billing <b>\u{202e}")])).unwrap();
+    let keys = format!("/app/o/{}/keys", tenant_id(1));
+    let id = stage.wait(stage.control.access(key::digest(&old))).unwrap().unwrap().key.id.0.to_string();
+    let roll = || {
+        let fields = [("key", id.as_str()), ("overlap", "24"), ("expires", ""), ("form", &new_form())];
+        stage.signed_in(1).post(&format!("{keys}/roll"), &fields)
+    };
+    let page = roll();
+    assert!(raw(&page).is_some());
+    page.shows(&email(1)).shows("billing &#60;b&#62;");
+    let until = stage.now_ms() + 24 * 60 * 60 * 1000;
+    let iso = sealog_core::time::iso_ms(until);
+    page.shows("(old, until ").shows(&iso[..4]);
+    assert!(!page.has(&format!("?roll={id}")) && page.has(&format!("?revoke={id}")));
+    let again = roll();
+    assert_eq!((again.status, raw(&again)), (422, None));
+    again.shows("already being replaced");
+}
+
+#[test]
+fn the_sheet_of_a_key_has_the_whole_warning_and_belongs_to_those_who_may() {
+    let stage = stage();
+    let text = raw(&create(&stage, 1, &[("mode", "live"), ("name", "<i>live")])).unwrap();
+    let id = stage.wait(stage.control.access(key::digest(&text))).unwrap().unwrap().key.id.0;
+    let keys = format!("/app/o/{}/keys", tenant_id(1));
+    let page = stage.signed_in(1).get(&format!("{keys}?revoke={id}"));
+    page.shows("Revoking cannot be undone.").shows("auth/key_revoked").shows("Revoke “&#60;i&#62;live”");
+    stage.signed_in(1).get(&format!("{keys}?roll={id}")).shows("Keep the old key working for");
+    stage.signed_in(2).get(&format!("{keys}?revoke={id}")).is_problem(403, "auth/not_allowed");
+    stage.member(3, 2, Role::Owner);
+    let foreign = format!("/app/o/{}/keys?roll={id}", tenant_id(2));
+    stage.signed_in(3).get(&foreign).is_problem(404, "request/not_found");
+    stage.signed_in(1).get(&format!("{keys}?roll=%3Cb%3E")).is_problem(404, "request/not_found");
 }
 
 #[test]
@@ -240,14 +342,17 @@ fn a_page_says_when_a_key_was_last_used_before_it_is_revoked_and_keeps_what_is_o
     let text = raw(&create(&stage, 1, &[("expires", "2026-12-31")])).unwrap();
     let keys = format!("/app/o/{}/keys", tenant_id(1));
     let id = stage.wait(stage.control.access(key::digest(&text))).unwrap().unwrap().key.id;
-    stage.signed_in(1).get(&keys).shows("Last used: Never.");
-    stage.wait(stage.control.keys_used(vec![(id, stage.now_ms())])).unwrap();
-    assert!(!stage.signed_in(1).get(&keys).has("Last used: Never."));
+    let sheet = format!("{keys}?revoke={}", id.0);
+    stage.signed_in(1).get(&sheet).shows("Last used: Never. 0 requests in the last 24 hours.");
+    let used = KeyUse { key_id: id, used_at_ms: stage.now_ms(), requests: 1234 };
+    stage.wait(stage.control.keys_used(vec![used])).unwrap();
+    stage.signed_in(1).get(&sheet).shows("1,234 requests in the last 24 hours.");
+    stage.signed_in(1).get(&keys).shows("<td class=\"num r\">1,234</td>");
     stage.clock.advance(10_000 * 86_400_000);
     let mut browser = stage.signed_in(1);
     let page = browser.get(&keys);
     page.shows("Expired");
-    assert!(!page.has("Revoke key"), "there is nothing to revoke");
+    assert!(!page.has("?revoke="), "there is nothing to revoke");
 }
 
 #[test]

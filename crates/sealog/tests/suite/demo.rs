@@ -59,7 +59,8 @@ fn new_key(server: &Running, cookie: &str, project: &str, mode: &str) -> String 
     let (_, keys) = page(server, here.clone(), cookie);
     let before = keys.split(&format!(">{project}</option>")).next().unwrap();
     let id = between(before.rsplit_once("<option").unwrap().1, "value=\"", "\"");
-    let form = format!("name={mode}+key&project={id}&mode={mode}&expires=");
+    let form = between(&keys, "name=\"form\" value=\"", "\"");
+    let form = format!("name={mode}+key&project={id}&mode={mode}&expires=&form={form}");
     let made = submit(server, &format!("{here}/create"), cookie, &form);
     between(&made, "data-copy>at_", "<").split_whitespace().map(|key| format!("at_{key}")).next().unwrap()
 }
