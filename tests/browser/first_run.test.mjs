@@ -25,15 +25,15 @@ for (const scripts of [true, false]) {
       } else {
         await page.getByLabel("Link, or the part after #").fill(link.split("#")[1]);
       }
+      await page.getByLabel("Organisation").fill("Northwind");
+      await page.getByLabel("First project").fill("production");
       await page.getByLabel("Your e-mail").fill("me@example.org");
       await page.getByLabel("New password").fill("a few long words");
       await page.getByRole("button", { name: "Create owner account" }).click();
-      await page.getByText("Owner account created.").waitFor();
+      // Signed in right after it.
+      await page.getByText("Northwind").first().waitFor();
       await eventually("the file has lost the link", () => !server.firstRun().includes("/claim#"));
 
-      await page.getByLabel("E-mail").fill("me@example.org");
-      await page.getByLabel("Password").fill("a few long words");
-      await page.getByRole("button", { name: "Sign in" }).click();
       await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Events" }).click();
       await page.getByRole("heading", { name: "No events yet" }).waitFor();
       assert.match(await page.getByRole("region", { name: "Command that sends an event" }).textContent(), /\/v1\/events/);
@@ -54,6 +54,8 @@ for (const scripts of [true, false]) {
       await page.context().clearCookies();
       await page.goto(link);
       await page.getByLabel("Link, or the part after #").evaluate((input, secret) => { input.value = secret; }, link.split("#")[1]);
+      await page.getByLabel("Organisation").fill("Another");
+      await page.getByLabel("First project").fill("another");
       await page.getByLabel("Your e-mail").fill("somebody@example.org");
       await page.getByLabel("New password").fill("some other words");
       await page.getByRole("button", { name: "Create owner account" }).click();

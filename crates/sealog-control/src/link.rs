@@ -69,14 +69,14 @@ impl Control {
         })
     }
 
-    /// Keeps an invitation and the notice that mails it, on behalf of somebody who may give these roles. It
+    /// Keeps an invitation, and the notice that mails it if it is mailed, on behalf of somebody who may give these roles. It
     /// takes the place of one of the same tenant to the same address, of which `records` are told, if that is
     /// for one of these roles, too. A tenant has at most `open_max` at a time. Refused, too, where the sender
     /// it names is no member who may give its role: what was looked up before the transaction may be over.
     pub fn invite(
         &self,
         link: Link,
-        notice: NewNotice,
+        notice: Option<NewNotice>,
         may_give: Vec<Role>,
         open_max: u64,
         records: Records<Link>,
@@ -104,7 +104,7 @@ impl Control {
             if before.is_empty() && open >= open_max {
                 return not_made(Invited::TooMany);
             }
-            let made = create(db, &link, Some(notice))?;
+            let made = create(db, &link, notice)?;
             let records = records.tell(before.first(), &link);
             Ok(made.then_some(Changed { tenant_id, value: Invited::Done, records }))
         });
@@ -192,8 +192,8 @@ impl Control {
                 return Ok(None);
             };
             let Purpose::Invitation(invitation) = link.purpose else { return Ok(None) };
-            let tenant_id = invitation.tenant_id;
-            let Some(member) = accept(db, invitation, guest, now_ms)? else { return Ok(None) };
+            let (tenant_id, is_mailed) = (invitation.tenant_id, link.digest.is_none());
+            let Some(member) = accept(db, invitation, guest, is_mailed, now_ms)? else { return Ok(None) };
             let records = records.tell(None, &member);
             Ok(Some(Changed { tenant_id, value: member, records }))
         })
@@ -306,7 +306,7 @@ pub struct Claimed {
 /// Who accepts an invitation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guest {
-    /// Somebody who has no account. The link was mailed to the address, so it is theirs.
+    /// Somebody who has no account. The address is theirs if the link was mailed to it.
     New { id: PersonId, password_hash: String },
     /// Somebody who is signed in.
     Known(PersonId),
@@ -424,6 +424,7 @@ fn accept(
     db: &mut dyn Db,
     invitation: Invitation,
     guest: Guest,
+    is_mailed: bool,
     now_ms: u64,
 ) -> Result<Option<Member>, DbError> {
     let Invitation { tenant_id, email, role, grants, ends_at_ms, invited_by: _ } = invitation;
@@ -434,7 +435,8 @@ fn accept(
                 id,
                 email,
                 password_hash: Some(password_hash),
-                verified: true,
+                // A link that was shown says nothing about who has the address.
+                verified: is_mailed,
                 created_at_ms: now_ms,
             };
             let new = NewMember { tenant_id, person, role, grants, ends_at_ms, created_at_ms: now_ms };

@@ -227,7 +227,7 @@ impl Gate for Dashboard {
             && who.must_enrol.is_some()
             && !ENROLMENT.contains(&&*asked.path)
         {
-            return Err(see_other(ENROL).into());
+            return Err(enrol(asked).into());
         }
         if let Needs::Member(capability) = needs {
             let (place, is_allowed) = find_place(self, asked, who, capability).await?;
@@ -237,6 +237,16 @@ impl Gate for Dashboard {
         }
         Ok(())
     }
+}
+
+/// To the authenticator, and from there back to the page that was asked for.
+fn enrol(asked: &Asked) -> Response {
+    if is_form(&asked.headers) {
+        return see_other(ENROL);
+    }
+    let asked_for =
+        if asked.query.is_empty() { asked.path.clone() } else { format!("{}?{}", asked.path, asked.query) };
+    see_other(&format!("{ENROL}&next={}", encoded(&asked_for)))
 }
 
 /// The organisation and the project of the path, and whether the role includes the page. Unknown, foreign and
@@ -272,7 +282,7 @@ async fn find_place(
     if membership.role.rules().needs_second_factor {
         let authenticator = app.service.control.authenticator(who.person.id).await.map_err(of_control)?;
         if !authenticator.is_some_and(|authenticator| authenticator.is_confirmed()) {
-            return Err(see_other(ENROL).into());
+            return Err(enrol(asked).into());
         }
     }
     let tenant = app.service.control.tenant(tenant_id).await.map_err(of_control)?;

@@ -21,6 +21,7 @@ pub mod ops;
 mod pages;
 mod place;
 mod problem;
+mod qr;
 mod reads;
 mod request;
 mod routes;

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_service::people::sign_in::{CodeError, Kept, Kind, SignInError, SignedIn};
 
+use crate::app::Dashboard;
 use crate::front::Front;
 use crate::gate::Gate;
 use crate::layout::Plain;
@@ -73,6 +74,20 @@ pub(crate) async fn submit<F: Gate>(front: Arc<F>, asked: Arc<Asked<F>>) -> Resu
         Err(SignInError::TooMany) => Err(F::too_many()),
         Err(SignInError::Busy) => Err(Problem::busy()),
         Err(SignInError::Failed(failed)) => Err(failed.into()),
+    }
+}
+
+/// Signs in whoever has just set a password on a page that a link led to. Where a session would not be safe,
+/// where the browser does not say that the form was ours, or where more is needed than the password: the page
+/// `otherwise`, to sign in by hand.
+pub(crate) async fn after(app: &Dashboard, asked: &Asked, email: &str, otherwise: &str) -> Response {
+    let is_ours = asked.headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin");
+    if !is_ours || !app.site().cookies.are_safe(&asked.headers) {
+        return see_other(otherwise);
+    }
+    match app.accounts().sign_in(email, asked.secret("password"), &asked.browser(app)).await {
+        Ok(SignedIn::Whole(kept)) => arrive(app, "", &kept),
+        _ => see_other(otherwise),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::gate::of_control;
 use crate::layout::Shell;
 use crate::pages::notice_list::{self, NoticeRow};
 use crate::problem::Problem;
-use crate::request::{Asked, html, html_with, see_other};
+use crate::request::{Asked, html, html_with, own_path, see_other};
 use crate::text::{moment, visible};
 
 /// Of the last days, on the page.
@@ -40,6 +40,8 @@ struct Page<'a> {
     codes_left: u64,
     /// Shown once.
     codes: Vec<Secret>,
+    /// The page that asked for an authenticator.
+    next: String,
     sessions: Vec<Row>,
     /// Of each organisation, the notices that can be chosen.
     choices: Vec<Choices>,
@@ -88,11 +90,17 @@ impl<'a> Page<'a> {
             offer: None,
             codes_left: people.recovery_codes_left(who.person.id).await.map_err(of_control)?,
             codes: Vec::new(),
+            next: next(asked),
             sessions: sessions.iter().filter(|session| !session.needs_code).map(row).collect(),
             choices: choices(app, asked).await?,
             notices: notice_list::read(app, asked, None, zone::UTC, NOTICES).await?,
         })
     }
+}
+
+fn next(asked: &Asked) -> String {
+    let given = asked.query_value("next").unwrap_or_else(|| asked.field("next").to_owned());
+    own_path(&given).unwrap_or_default().to_owned()
 }
 
 async fn choices(app: &Dashboard, asked: &Asked) -> Result<Vec<Choices>, Problem> {
@@ -196,13 +204,11 @@ pub(crate) async fn offer_authenticator(app: Arc<Dashboard>, asked: Arc<Asked>) 
     }
 }
 
+/// Without the password: it was asked for before the secret was shown, and only the secret gives a code.
 pub(crate) async fn confirm_authenticator(
     app: Arc<Dashboard>,
     asked: Arc<Asked>,
 ) -> Result<Response, Problem> {
-    if let Some(refused) = check_password(&app, &asked).await? {
-        return Ok(refused);
-    }
     let (who, code) = (asked.person(), asked.field("code"));
     let keep = who.session.token_digest;
     let confirmed = app.service.accounts.confirm_authenticator(who.person.id, code, keep).await;
@@ -219,7 +225,9 @@ pub(crate) async fn confirm_authenticator(
         Err(CodeError::NotNow) => return Ok(see_other("/app/account#authenticator")),
         Err(CodeError::Failed(failed)) => return Err(failed.into()),
     };
+    // Shown again to a page that has it. A session alone learns no secret.
     let offer = app.service.accounts.offered(&who.person).await?;
+    let offer = offer.filter(|offer| offer.secret.0 == asked.field("secret"));
     Ok(html_with(status, &Page { code_error: Some(error), offer, ..page }))
 }
 

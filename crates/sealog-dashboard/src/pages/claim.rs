@@ -1,4 +1,5 @@
-//! The link of the first run: the owner sets an address and a password.
+//! The link of the first run: the owner names the organisation and its project, and sets an address and a
+//! password.
 
 use std::sync::Arc;
 
@@ -6,12 +7,15 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_service::people::account::LinkError;
+use sealog_service::people::admin::FieldError;
+use sealog_service::people::admin::first::FirstNames;
 use sealog_service::people::sign_in::Token;
 
 use crate::app::Dashboard;
 use crate::layout::Plain;
-use crate::problem::Problem;
-use crate::request::{Asked, html, html_with, see_other};
+use crate::problem::{Problem, of_admin};
+use crate::request::{Asked, html, html_with};
+use crate::sign_in;
 
 pub(crate) const GONE: &str =
     "This link is used, expired or incomplete. Copy the whole link, or ask for a new one.";
@@ -22,6 +26,10 @@ struct Page<'a> {
     plain: Plain<'a>,
     token: &'a str,
     email: &'a str,
+    organisation: &'a str,
+    project: &'a str,
+    organisation_error: Option<String>,
+    project_error: Option<String>,
     token_error: Option<&'a str>,
     email_error: Option<&'a str>,
     password_error: Option<String>,
@@ -33,6 +41,10 @@ impl<'a> Page<'a> {
             plain: Plain::new(app, asked),
             token: asked.field("token"),
             email: asked.field("email"),
+            organisation: asked.field("organisation"),
+            project: asked.field("project"),
+            organisation_error: None,
+            project_error: None,
             token_error: None,
             email_error: None,
             password_error: None,
@@ -46,14 +58,27 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 
 pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let page = Page::new(&app, &asked);
+    // Before the link is used up.
+    let names = match FirstNames::new(page.organisation, page.project) {
+        Ok(names) => names,
+        Err(FieldError { field, problem }) => {
+            let problem = Some(format!("It {problem}."));
+            let page = match field.as_str() {
+                "organisation" => Page { organisation_error: problem, ..page },
+                _ => Page { project_error: problem, ..page },
+            };
+            return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
+        }
+    };
     let claimed = match token_in(page.token) {
         Some(token) => app.service.accounts.claim(&token, page.email, asked.secret("password")).await,
         None => Err(LinkError::Gone),
     };
     let page = match claimed {
-        Ok(_) => {
+        Ok(owner) => {
             (app.on_claimed)();
-            return Ok(see_other("/app/sign-in?after=claim"));
+            app.service.admin.name_first(owner.id, names).await.map_err(of_admin)?;
+            return Ok(sign_in::after(&app, &asked, &owner.email, "/app/sign-in?after=claim").await);
         }
         Err(LinkError::Gone | LinkError::Domain) => Page { token_error: Some(GONE), ..page },
         Err(LinkError::Email) => Page { email_error: Some("Enter a valid e-mail address."), ..page },

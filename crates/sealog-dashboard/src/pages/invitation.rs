@@ -15,6 +15,7 @@ use crate::layout::Plain;
 use crate::pages::claim::{GONE, token_in};
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
+use crate::sign_in;
 
 const DOMAIN: &str =
     "This organisation does not allow your e-mail domain. Contact the person who invited you.";
@@ -91,7 +92,7 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         return Ok(html(&page));
     }
     let page = match accept(&app, &asked, &token).await {
-        Ok(path) => return Ok(see_other(path)),
+        Ok(response) => return Ok(response),
         Err(InvitationError::Gone) => return Ok(gone(Page { offer: None, ..page })),
         Err(InvitationError::Password(problem)) => Page { password_error: Some(problem.to_string()), ..page },
         Err(InvitationError::AlreadyMember) => Page { error: Some("You are already a member."), ..page },
@@ -104,14 +105,13 @@ pub(crate) async fn submit(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
 }
 
-async fn accept(app: &Dashboard, asked: &Asked, token: &Token) -> Result<&'static str, InvitationError> {
-    match &asked.who {
-        Some(who) => app.service.accounts.accept_as(token, &who.person).await.map(|_| "/app?choose=1"),
-        None => {
-            let made = app.service.accounts.accept_as_new(token, asked.secret("password")).await;
-            made.map(|_| "/app/sign-in?after=invitation")
-        }
+async fn accept(app: &Dashboard, asked: &Asked, token: &Token) -> Result<Response, InvitationError> {
+    let accounts = &app.service.accounts;
+    if let Some(who) = &asked.who {
+        return accounts.accept_as(token, &who.person).await.map(|_| see_other("/app?choose=1"));
     }
+    let member = accounts.accept_as_new(token, asked.secret("password")).await?;
+    Ok(sign_in::after(app, asked, &member.person.email, "/app/sign-in?after=invitation").await)
 }
 
 async fn offer(

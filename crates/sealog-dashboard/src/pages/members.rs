@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use sealog_control::{Invitation, Invited, Link, ListPage, Member, PersonId, Purpose, Role};
 use sealog_core::id::Uuid;
+use sealog_service::Secret;
 use sealog_service::people::account::{INVITATIONS_MAX, LinkError};
 
 use crate::app::Dashboard;
@@ -44,6 +45,8 @@ struct Page<'a> {
     email_error: Option<&'static str>,
     role_error: Option<&'static str>,
     notice: Option<&'static str>,
+    /// Of the invitation that was just made on a server without mail. Shown this once.
+    link: Option<Secret>,
 }
 
 struct Row {
@@ -54,6 +57,8 @@ struct Row {
     limits: String,
     has_ended: bool,
     is_confirmed: bool,
+    /// Whether the person has shown to have the address.
+    is_verified: bool,
 }
 
 struct InvitedRow {
@@ -96,6 +101,7 @@ impl<'a> Page<'a> {
             email_error: None,
             role_error: None,
             notice: None,
+            link: None,
             here,
         })
     }
@@ -111,6 +117,7 @@ fn row(here: &str, member: &Member, confirmed: &[PersonId], now_ms: u64) -> Row 
         limits: grants::described(&membership.grants, membership.ends_at_ms),
         has_ended: membership.has_ended(now_ms),
         is_confirmed: confirmed.contains(&member.person.id),
+        is_verified: member.person.verified,
     }
 }
 
@@ -165,11 +172,17 @@ pub(crate) async fn invite(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let by = asked.person().person.id;
     let invitation =
         Invitation { tenant_id: place.tenant.id, email, role, grants, ends_at_ms, invited_by: Some(by) };
-    match app.service.accounts.invite(by, given_by(place.role()), invitation, &place.tenant.name).await {
-        Ok(Invited::Done) => Ok(see_other(&format!("{}?done=invite", page.here))),
-        Ok(Invited::Missing) => Err(Problem::not_found()),
-        Ok(Invited::Refused) => wrong_email(page, HELD),
-        Ok(Invited::TooMany) => wrong_email(page, TOO_MANY_OPEN),
+    let (may_give, shown_at) = (given_by(place.role()), (!page.has_mail).then_some(&*app.site.url));
+    let invited = app.service.accounts.invite(by, may_give, invitation, &place.tenant.name, shown_at).await;
+    match invited {
+        Ok((Invited::Done, None)) => Ok(see_other(&format!("{}?done=invite", page.here))),
+        Ok((Invited::Done, link)) => {
+            let page = Page::new(&app, &asked).await?;
+            Ok(html(&Page { link, email: "", ..page }))
+        }
+        Ok((Invited::Missing, _)) => Err(Problem::not_found()),
+        Ok((Invited::Refused, _)) => wrong_email(page, HELD),
+        Ok((Invited::TooMany, _)) => wrong_email(page, TOO_MANY_OPEN),
         Err(LinkError::Domain) => wrong_email(page, DOMAIN),
         Err(LinkError::TooManyMails) => wrong_email(page, TOO_MANY_MAILS),
         Err(LinkError::Failed(failed)) => Err(failed.into()),

@@ -103,6 +103,15 @@ impl Stage {
     }
 
     pub fn at(app_url: &str) -> Stage {
+        Stage::embedded(app_url, true)
+    }
+
+    /// On a server that cannot send mail.
+    pub fn without_mail() -> Stage {
+        Stage::embedded(&format!("{HOME}/app"), false)
+    }
+
+    fn embedded(app_url: &str, has_mail: bool) -> Stage {
         let (dir, sealing) = (tempfile::tempdir().unwrap(), StillWorld::new());
         // Room for the largest event.
         let options = Options {
@@ -112,7 +121,7 @@ impl Stage {
         };
         let store = EmbeddedStore::open(dir.path(), &options).unwrap();
         let control = Control::embedded(&store).unwrap();
-        Stage::over(Arc::new(store), control, dir, app_url, sealing, None)
+        Stage::over(Arc::new(store), control, dir, app_url, sealing, has_mail)
     }
 
     pub fn on_postgres() -> Stage {
@@ -120,7 +129,9 @@ impl Stage {
         let store = PostgresStore::open(&database.url(), &sealog_testing::on_postgres(&sealing)).unwrap();
         let control = Control::on_postgres(&store).unwrap();
         let dir = tempfile::tempdir().unwrap();
-        Stage::over(Arc::new(store), control, dir, &format!("{HOME}/app"), sealing, Some(database))
+        let app_url = format!("{HOME}/app");
+        let stage = Stage::over(Arc::new(store), control, dir, &app_url, sealing, true);
+        Stage { _database: Some(database), ..stage }
     }
 
     pub fn without_console() -> Stage {
@@ -135,7 +146,7 @@ impl Stage {
         let (dir, sealing) = (tempfile::tempdir().unwrap(), StillWorld::new());
         let store = Arc::new(ReferenceStore::new(Arc::clone(&sealing) as _));
         let (shared, app_url) = (Arc::clone(&store) as _, format!("{HOME}/app"));
-        (Stage::over(shared, Control::in_memory(), dir, &app_url, sealing, None), store)
+        (Stage::over(shared, Control::in_memory(), dir, &app_url, sealing, true), store)
     }
 
     fn over(
@@ -144,7 +155,7 @@ impl Stage {
         dir: tempfile::TempDir,
         app_url: &str,
         sealing: Arc<StillWorld>,
-        database: Option<sealog_testing::postgres::Database>,
+        has_mail: bool,
     ) -> Stage {
         let doubtful = DoubtfulStore::new(store);
         let store: Arc<dyn Store> = Arc::clone(&doubtful) as _;
@@ -158,7 +169,7 @@ impl Stage {
         let mut settings = Settings::at(app_url);
         settings.verification =
             Some(Schedule { at_ms: Schedule::parse_time("02:30").unwrap(), report_on: None });
-        settings.smtp = Some(Smtp {
+        settings.smtp = has_mail.then(|| Smtp {
             relay: Relay::parse("smtp://mail.example").unwrap(),
             from: Sender::parse("log@example.org").unwrap(),
         });
@@ -204,7 +215,7 @@ impl Stage {
             pages,
             runtime,
             _dir: dir,
-            _database: database,
+            _database: None,
         }
     }
 

@@ -58,7 +58,9 @@ fn the_first_owner_claims_the_account_with_a_link_that_works_once_within_a_day()
     let mut browser = stage.browser();
     browser.get("/app/claim").shows("/link.js\"").shows("name=\"token\"");
     let claim = |browser: &mut Browser<'_>, token: &str, email: &str, password: &str| {
-        browser.post("/app/claim", &[("token", token), ("email", email), ("password", password)])
+        let names = [("organisation", "Northwind <b>"), ("project", "production\u{202e}")];
+        let fields = [("token", token), ("email", email), ("password", password)];
+        browser.post("/app/claim", &[&fields[..], &names[..]].concat())
     };
     let answer = claim(&mut browser, &url.0, "me@example.org", "short");
     assert_eq!(answer.status, 422);
@@ -70,13 +72,18 @@ fn the_first_owner_claims_the_account_with_a_link_that_works_once_within_a_day()
     assert!(!stage.claimed.load(Ordering::SeqCst));
     assert_eq!(claim(&mut browser, &"0".repeat(64), "me@example.org", PASSWORD).status, 422);
     let answer = claim(&mut browser, &url.0, "me@example.org", PASSWORD);
-    assert_eq!(answer.location().as_deref(), Some("/app/sign-in?after=claim"));
+    assert_eq!(answer.location().as_deref(), Some("/app/signed-in?next="), "signed in right after it");
+    browser.follow(answer).shows("No events yet").shows("Northwind &#60;b&#62;").shows("production");
     assert!(stage.claimed.load(Ordering::SeqCst), "the file is told to forget the link");
     claim(&mut browser, &url.0, "other@example.org", PASSWORD)
         .shows("This link is used, expired or incomplete.");
     let answer = browser.post("/app/sign-in", &[("email", "ME@example.org"), ("password", PASSWORD)]);
     browser.follow(answer).shows("No events yet").shows("at_live_");
-    assert!(stage.records(1)[0].contains("sealog.account_claimed"));
+    let records = stage.records(1);
+    let at = |action: &str| records.iter().position(|record| record.contains(action));
+    assert!(at("sealog.account_claimed") == Some(0), "{records:?}");
+    assert!(at("sealog.tenant_changed") < at("sealog.signed_in"), "{records:?}");
+    assert!(at("sealog.project_changed").is_some(), "{records:?}");
 
     // Another one, which nobody uses in time.
     let (link, url) = claim_link(&*stage.clock, "x", tenant, person_id(1));
@@ -84,6 +91,130 @@ fn the_first_owner_claims_the_account_with_a_link_that_works_once_within_a_day()
     stage.clock.advance(CLAIM_MS);
     claim(&mut browser, &url.0, "other@example.org", PASSWORD)
         .shows("This link is used, expired or incomplete.");
+}
+
+#[test]
+fn names_that_are_missing_leave_the_link_and_nobody_signs_in_over_plain_http_or_from_elsewhere() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    let link = || {
+        let person = NewPerson {
+            id: person_id(1),
+            email: "owner@localhost".into(),
+            password_hash: None,
+            verified: false,
+            created_at_ms: stage.now_ms(),
+        };
+        let (tenant_id, created_at_ms) = (tenant_id(1), stage.now_ms());
+        let owner = NewMember {
+            tenant_id,
+            person,
+            role: Role::Owner,
+            grants: Grants::default(),
+            ends_at_ms: None,
+            created_at_ms,
+        };
+        let _ = stage.wait(stage.control.add_member(owner, Records::none()));
+        let (link, url) = claim_link(&*stage.clock, &format!("{HOME}/app"), tenant_id, person_id(1));
+        stage.wait(stage.control.create_link(link, None, vec![])).unwrap().unwrap();
+        url
+    };
+    let url = link();
+    let claim = |browser: &mut Browser<'_>, organisation: &str, project: &str| {
+        let fields = [("organisation", organisation), ("project", project), ("token", &*url.0)];
+        let account = [("email", "me@example.org"), ("password", PASSWORD)];
+        browser.post("/app/claim", &[&fields[..], &account[..]].concat())
+    };
+    let long = "x".repeat(10_000);
+    claim(&mut stage.browser(), " ", "p").shows("id=\"organisation-error\">It must not be empty.");
+    claim(&mut stage.browser(), "o", "").shows("id=\"project-hint\">It must not be empty.");
+    claim(&mut stage.browser(), &long, "p").shows("It must have at most 255 characters.");
+    // A browser that does not say where the form comes from has to sign in by hand.
+    let mut old = stage.browser();
+    old.site = None;
+    let answer = claim(&mut old, "o", "p");
+    assert_eq!(answer.location().as_deref(), Some("/app/sign-in?after=claim"), "{}", answer.text());
+    assert!(!old.is_signed_in());
+}
+
+#[test]
+fn an_invitation_without_mail_shows_its_link_once_and_leaves_the_address_unconfirmed() {
+    let stage = Stage::without_mail();
+    stage.tenant(1);
+    stage.tenant(2);
+    stage.member(1, 1, Role::Owner);
+    let members = format!("/app/o/{}/members", tenant_id(1));
+    let mut owner = stage.signed_in(1);
+    let page =
+        owner.post(&format!("{members}/invite"), &[("email", "new@example.org"), ("role", "developer")]);
+    page.shows("Shown once");
+    assert_eq!(stage.wait(stage.control.pending_notices()).unwrap(), 0, "no mail waits");
+    let link = page.text().split("aria-label=\"Invitation link\" data-copy>").nth(1).unwrap();
+    let link = link.split('<').next().unwrap().to_owned();
+    assert!(link.starts_with(&format!("{HOME}/app/invitation#")), "{link}");
+    assert!(!owner.get(&members).has(&link), "shown once");
+    let mut guest = stage.browser();
+    let fields = [("token", link.as_str()), ("accept", "1"), ("password", PASSWORD)];
+    assert_eq!(guest.post("/app/invitation", &fields).status, 303);
+    assert!(guest.is_signed_in());
+    let (person, _) = stage.wait(stage.control.person_by_email("new@example.org".into())).unwrap().unwrap();
+    assert!(!person.verified);
+    owner.get(&members).shows("Address not confirmed");
+    assert!(!stage.records(1).iter().any(|record| record.contains(link.split('#').nth(1).unwrap())));
+    // Who has not shown to have the address joins no second organisation.
+    stage.member(2, 2, Role::Owner);
+    let elsewhere = format!("/app/o/{}/members/invite", tenant_id(2));
+    let page = stage.signed_in(2).post(&elsewhere, &[("email", "new@example.org"), ("role", "developer")]);
+    let link = page.text().split("aria-label=\"Invitation link\" data-copy>").nth(1).unwrap();
+    let second = link.split('<').next().unwrap();
+    let answer = guest.post("/app/invitation", &[("token", second), ("accept", "1")]);
+    assert_eq!(answer.status, 422);
+    assert!(stage.wait(stage.control.member(tenant_id(2), person.id)).unwrap().is_none());
+}
+
+#[test]
+fn a_password_link_is_never_on_a_page_without_mail_the_host_is_named() {
+    let stage = Stage::without_mail();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    let page = stage.browser().post("/app/forgot", &[("email", &email(1))]);
+    page.shows("sealog reset");
+    assert!(!page.has("/app/reset#"));
+}
+
+#[test]
+fn an_authenticator_is_set_up_with_one_password_and_leads_back_to_where_one_was_going() {
+    let stage = stage();
+    stage.member(7, 1, Role::Auditor);
+    let mut auditor = stage.signed_in(7);
+    let wanted = format!("/app/p/{}/live/events?q=x", project_id(1));
+    let led = auditor.get(&wanted).location().unwrap();
+    let next = wanted.replace('/', "%2F").replace('?', "%3F").replace('=', "%3D");
+    assert_eq!(led, format!("/app/account?needed=authenticator&next={next}"));
+    let page = auditor.get(&led);
+    page.shows(&format!("name=\"next\" value=\"{wanted}\""));
+    let page = auditor.post("/app/account/authenticator", &[("old", PASSWORD), ("next", &wanted)]);
+    page.shows("class=\"qr\"").shows("<path d=\"M0 0h7").shows("name=\"secret\"");
+    assert_eq!(page.header("cache-control"), Some("no-store"));
+    assert!(!page.has("id=\"old-confirm\""), "one password prompt");
+    let secret = page.text().split("name=\"secret\" value=\"").nth(1).unwrap();
+    let secret = secret.split('"').next().unwrap().to_owned();
+    let confirm = "/app/account/authenticator/confirm";
+    // A session alone learns no secret, one that has it keeps it.
+    assert!(!auditor.post(confirm, &[("code", "000000")]).has("class=\"qr\""));
+    assert!(!auditor.post(confirm, &[("code", "000000"), ("secret", "x")]).has("class=\"qr\""));
+    assert!(auditor.post(confirm, &[("code", "000000"), ("secret", &secret)]).has("class=\"qr\""));
+    let secret = stage.wait(stage.control.authenticator(person_id(7))).unwrap().unwrap().secret;
+    let code = totp::code_at(&secret, stage.now_ms() / 30_000);
+    let done = auditor.post(confirm, &[("code", &code), ("next", &wanted)]);
+    done.shows(&format!("<a class=\"btn primary\" href=\"{wanted}\">Continue</a>"));
+    assert_eq!(
+        done.text().split("class=\"codes\"").nth(1).unwrap().split("</pre>").next().unwrap().lines().count(),
+        10
+    );
+    for foreign in ["https://evil.example/", "//evil.example", "javascript:alert(1)"] {
+        assert!(!auditor.get(&format!("/app/account?next={foreign}")).has("evil.example"), "{foreign}");
+    }
 }
 
 #[test]
@@ -429,15 +560,12 @@ fn an_authenticator_is_set_up_with_the_password_and_a_code_and_recovery_codes_wo
     let secret = stage.wait(stage.control.authenticator(person_id(1))).unwrap().unwrap().secret;
     let code = totp::code_at(&secret, stage.now_ms() / 30_000);
     let mut without_code = stage.signed_in(1);
-    let mut confirm = |code: &str, old: &str| {
-        browser.post("/app/account/authenticator/confirm", &[("code", code), ("old", old)])
-    };
-    let refused = confirm(&code, "wrong");
-    assert!(refused.status == 422 && !refused.has("otpauth:"));
-    let refused = confirm("x", PASSWORD);
+    let mut confirm = |code: &str| browser.post("/app/account/authenticator/confirm", &[("code", code)]);
+    let refused = confirm("x");
     assert_eq!(refused.status, 422);
-    refused.shows("Wrong code.").shows("otpauth:");
-    let page = confirm(&code, PASSWORD);
+    refused.shows("Wrong code.");
+    assert!(!refused.has("otpauth:"));
+    let page = confirm(&code);
     page.shows("Recovery codes").shows("Shown once");
     assert!(!without_code.is_signed_in(), "it began without a code");
     let codes: Vec<String> = page
@@ -644,7 +772,10 @@ fn somebody_without_an_account_accepts_an_invitation_with_a_password() {
         browser.post("/app/invitation", &[("token", &token.0.0), ("accept", "1"), ("password", password)])
     };
     accept(&mut browser, "short").shows("Use at least 10 characters.");
-    assert_eq!(accept(&mut browser, PASSWORD).location().as_deref(), Some("/app/sign-in?after=invitation"));
+    let accepted = accept(&mut browser, PASSWORD);
+    assert_eq!(accepted.location().as_deref(), Some("/app/signed-in?next="), "signed in right after it");
+    assert!(browser.is_signed_in());
+    let mut browser = stage.browser();
     accept(&mut browser, PASSWORD).shows("This link is used, expired or incomplete.");
     let (person, _) = stage.wait(stage.control.person_by_email("new@example.org".into())).unwrap().unwrap();
     let member = stage.wait(stage.control.member(tenant_id(1), person.id)).unwrap().unwrap().membership;

@@ -83,7 +83,7 @@ fn members_without_an_authenticator_are_led_to_set_one_up_before_anything_else()
     assert!(live_view.ends_after() < Duration::from_secs(5));
     for path in ["/app", &events_path(1), &format!("/app/e/{}", sealog_core::id::Ulid(7)), "/app?choose=1"] {
         let led = member.get(path);
-        assert_eq!(led.location().as_deref(), Some("/app/account?needed=authenticator"), "{path}");
+        assert!(led.location().unwrap().starts_with("/app/account?needed=authenticator"), "{path}");
     }
     for form in ["/app/account/notifications", "/app/account/sessions"] {
         let led = member.post(form, &[("session", "others")]);

@@ -18,6 +18,12 @@ const WORDS: &str = "\
     shadow soccer sommer spring starwars summer sunday sunshine superman test thomas trustno user \
     welcome whatever willkommen winter zaq12wsx";
 
+/// The 10,000 most common passwords that have a letter and at least five characters, in their order: from the
+/// lists of leaked passwords in zxcvbn (Dropbox, MIT licence).
+const KNOWN: &str = include_str!("known_passwords.txt");
+/// Characters around a known password that make it no better.
+const AROUND_MAX: usize = 6;
+
 /// Rows of keyboards, the alphabet and digits, along which fingers run.
 const ROWS: [&str; 7] = [
     "abcdefghijklmnopqrstuvwxyz",
@@ -34,6 +40,9 @@ const ROWS: [&str; 7] = [
 pub(crate) fn is_guessable(password: &str, about: &str) -> bool {
     let lower: Vec<char> = password.to_lowercase().chars().collect();
     let letters: Vec<char> = lower.iter().map(|character| without_leet(*character)).collect();
+    if is_known(&lower) || is_known(&letters) {
+        return true;
+    }
     let own: Vec<String> = about
         .to_lowercase()
         .split(|character: char| !character.is_alphanumeric())
@@ -54,6 +63,16 @@ pub(crate) fn is_guessable(password: &str, about: &str) -> bool {
         characters += 1;
     }
     characters < CHARACTERS_MIN
+}
+
+/// Whether it is a known password, with a few digits or marks around it at most.
+fn is_known(password: &[char]) -> bool {
+    let whole: String = password.iter().collect();
+    let core = whole.trim_matches(|character: char| !character.is_alphabetic());
+    let around = password.len() - core.chars().count();
+    let letters: String = core.chars().map(without_leet).collect();
+    let is_listed = |text: &str| KNOWN.split_ascii_whitespace().any(|known| known == text);
+    is_listed(&whole) || (around <= AROUND_MAX && (is_listed(core) || is_listed(&letters)))
 }
 
 /// How many characters run along a row, in either direction, repeat, or are the digits of a year or a date;
@@ -109,6 +128,10 @@ mod tests {
             "zaq12wsx1234",
             "Passwort12345",
             "31121999password",
+            "1q2w3e4r5t6y",
+            "MichaelJordan23",
+            "Liverpool-1892",
+            "!!m3tallica!!",
         ] {
             assert!(is_guessable(password, "ada@example.org"), "{password}");
         }

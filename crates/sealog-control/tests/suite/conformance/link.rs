@@ -301,7 +301,8 @@ pub fn an_invitation_is_replaced_by_those_alone_who_may_give_its_role(control: &
             // One record for the new one, and one for that which it replaces.
             before.into_iter().map(|_| record(n + 100)).chain([record(n)]).collect()
         };
-        wait(control.invite(link, new_notice(1, 1, n), roles.to_vec(), 9, Records::told_by(tell))).unwrap()
+        wait(control.invite(link, Some(new_notice(1, 1, n)), roles.to_vec(), 9, Records::told_by(tell)))
+            .unwrap()
     };
     let links = || -> Vec<_> {
         let known = wait(control.invitations(tenant_id(1), MORNING_MS, 9)).unwrap();
@@ -350,7 +351,7 @@ pub fn an_invitation_opens_nothing_once_the_membership_of_its_sender_has_ended(c
     let Purpose::Invitation(invitation) = again.purpose else { unreachable!() };
     let email = "guest2@example.com".to_owned();
     let again = Link { purpose: Purpose::Invitation(Invitation { email, ..invitation }), ..again };
-    let made = wait(control.invite(again, new_notice(1, 1, 1), vec![], 9, Records::none()));
+    let made = wait(control.invite(again, Some(new_notice(1, 1, 1)), vec![], 9, Records::none()));
     assert_eq!(made, Ok(Invited::Done));
     // A membership that begins again brings nothing back.
     create(control, sent(4, 2, Role::Developer));
@@ -388,7 +389,7 @@ pub fn invitations_go_with_the_right_of_their_sender_to_send_them(control: &Cont
     // In the transaction it is looked at again whether the sender may send it.
     let invite = |n, by, role| {
         let notice = new_notice(1, 1, n);
-        wait(control.invite(sent(n, by, role), notice, vec![], 99, Records::none())).unwrap()
+        wait(control.invite(sent(n, by, role), Some(notice), vec![], 99, Records::none())).unwrap()
     };
     assert_eq!(invite(4, 2, Role::Auditor), Invited::Refused);
     update(to(Role::Admin), &[]);
@@ -418,7 +419,7 @@ pub fn a_tenant_has_so_many_open_invitations_and_one_for_an_address(control: &Co
         let made = new_link(n, invitation(1, email));
         let link = Link { created_at_ms, expires_at_ms: created_at_ms + 1000, ..made };
         let all = Role::ALL.to_vec();
-        wait(control.invite(link, new_notice(1, 1, n), all, 2, Records::of(vec![record(n)]))).unwrap()
+        wait(control.invite(link, Some(new_notice(1, 1, n)), all, 2, Records::of(vec![record(n)]))).unwrap()
     };
     let open = |limit| wait(control.invitations(tenant_id(1), MORNING_MS, limit)).unwrap().len();
     assert_eq!(invite(1, "a@example.com", MORNING_MS), Invited::Done);

@@ -194,15 +194,17 @@ impl Accounts<People> {
         link.map(|link| link.purpose).filter(is_kind).ok_or(LinkError::Gone)
     }
 
-    /// Mails an invitation, on behalf of a member who may give these roles. An earlier one to the same
-    /// address is withdrawn, if it is for one of them.
+    /// Mails an invitation, on behalf of a member who may give these roles; or, for pages at `shown_at` of a
+    /// server without mail, returns its link, which is to be shown once. An earlier one to the same address
+    /// is withdrawn, if it is for one of them.
     pub async fn invite(
         &self,
         by: PersonId,
         may_give: Vec<Role>,
         invitation: Invitation,
         organisation: &str,
-    ) -> Result<Invited, LinkError> {
+        shown_at: Option<&str>,
+    ) -> Result<(Invited, Option<Secret>), LinkError> {
         if !is_address(&invitation.email) {
             return Err(LinkError::Email);
         }
@@ -220,9 +222,10 @@ impl Accounts<People> {
         let now_ms = self.world.now_ms();
         let invitation = Invitation { invited_by: Some(by), ..invitation };
         let (tenant_id, email, role) = (invitation.tenant_id, invitation.email.clone(), invitation.role);
+        let shown = shown_at.map(|app_url| (app_url, Token::new(&*self.world)));
         let link = Link {
             id: new_id(&*self.world),
-            digest: None,
+            digest: shown.as_ref().map(|(_, token)| token.digest()),
             purpose: Purpose::Invitation(invitation),
             created_at_ms: now_ms,
             expires_at_ms: now_ms.saturating_add(INVITATION_MS),
@@ -246,9 +249,10 @@ impl Accounts<People> {
             let invited = recorder.record(&actions::MEMBER_INVITED, &invitation_resource(link.id), metadata);
             withdrawn.into_iter().chain([invited]).collect()
         });
+        let notice = shown.is_none().then_some(notice);
         let made = self.control.invite(link, notice, may_give, INVITATIONS_MAX, records).await?;
         self.kind.wake.wake();
-        Ok(made)
+        Ok((made, shown.map(|(app_url, token)| url(app_url, "invitation", &token))))
     }
 
     /// Takes an invitation of an organisation back, on behalf of a member who may give these roles.

@@ -1,13 +1,15 @@
 //! What an empty store needs before the first event can be sent: a tenant, a project, two keys and an owner.
 
 use sealog_control::{
-    FirstRun, Grants, NewMember, NewPerson, NewProject, NewRecord, NewTenant, PersonId, Role,
+    FirstRun, Grants, ListPage, NewMember, NewPerson, NewProject, NewRecord, NewTenant, PersonId, Role,
 };
 use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{Mode, ProjectId, TenantId};
 use sealog_core::plan::Billing;
 
-use super::{Actor, Admin, AdminError, keys, projects, tenants};
+use super::projects::ProjectUpdate;
+use super::tenants::TenantUpdate;
+use super::{Actor, Admin, AdminError, FieldError, fields, keys, projects, tenants};
 use crate::people::account;
 use crate::secret::Secret;
 
@@ -23,7 +25,37 @@ pub struct First {
     records: Vec<NewRecord>,
 }
 
+/// What the owner calls the organisation and the project of the first run.
+#[derive(Clone, Debug)]
+pub struct FirstNames {
+    organisation: String,
+    project: String,
+}
+
+impl FirstNames {
+    pub fn new(organisation: &str, project: &str) -> Result<FirstNames, FieldError> {
+        Ok(FirstNames {
+            organisation: fields::some_text("organisation", organisation.trim().to_owned())?,
+            project: fields::some_text("project", project.trim().to_owned())?,
+        })
+    }
+}
+
 impl Admin {
+    /// On behalf of the owner, who has just claimed the account.
+    pub async fn name_first(&self, owner: PersonId, names: FirstNames) -> Result<(), AdminError> {
+        let actor = Actor::Person(owner);
+        let memberships = self.people().memberships(owner).await?;
+        let tenant_id = memberships.first().ok_or(AdminError::NotFound)?.tenant_id;
+        let update = TenantUpdate { name: Some(names.organisation), ..TenantUpdate::default() };
+        self.update_tenant(actor, tenant_id, update).await?;
+        let first = ListPage { after: None, limit: 1 };
+        let projects = self.administration().projects(tenant_id, first).await?;
+        let project = projects.first().ok_or(AdminError::NotFound)?;
+        let update = ProjectUpdate { name: Some(names.project), ..ProjectUpdate::default() };
+        self.update_project(actor, project.id, update).await.map(drop)
+    }
+
     /// `app_url` is where the link leads.
     pub fn prepare_first(&self, actor: Actor, app_url: &str) -> First {
         let recorder = self.recorder(actor);
