@@ -36,7 +36,7 @@ const LINES = [
   { route: "/app/p/{project}/{mode}/frameworks/{framework}", as: "auditor" },
   { route: "/app/p/{project}/{mode}/frameworks/{framework}/change", as: "owner" },
   { route: "/app/o/{organisation}/usage", as: "owner" },
-  { route: "/app/o/{organisation}/system-log", as: "owner", events: true, leads: true },
+  { route: "/app/o/{organisation}/system-log", as: "owner", events: true },
   { route: "/app/e/{log_id}", as: "owner", leads: true },
   { route: "/app/p/{project}/{mode}/views", as: "owner", query: "?query=q%3Dactor%253Ausr_1" },
   { route: "/app/p/{project}/{mode}/views", as: "auditor", name: "of others" },

@@ -59,15 +59,16 @@ fn pages(stage: &Stage) -> Vec<(String, &'static str)> {
         (format!("{case}/response/cover"), "sealog.page_viewed"),
         (format!("{case}/response/cover/text"), "sealog.page_viewed"),
         (format!("{case}/history"), "sealog.page_viewed"),
+        (format!("/app/o/{}/system-log", tenant_id(1)), "sealog.page_viewed"),
         (format!("{system}/events"), "sealog.events_viewed"),
         (format!("{system}/verify"), "sealog.page_viewed"),
         (format!("{system}/exports"), "sealog.page_viewed"),
     ]
 }
 
-/// Routes that show an auditor nothing of the organisation: one leads to another page, and of a live view
-/// each piece is sealed when there is one (`tail.rs`).
-const NOTHING_SHOWN: [&str; 2] = ["/app/o/{organisation}/system-log", "/app/p/{project}/{mode}/tail"];
+/// Routes that show an auditor nothing of the organisation: of a live view each piece is sealed when there is
+/// one (`tail.rs`).
+const NOTHING_SHOWN: [&str; 1] = ["/app/p/{project}/{mode}/tail"];
 
 /// Whether the path is one of the route.
 fn is_of(route: &str, path: &str) -> bool {

@@ -28,9 +28,9 @@ fn the_log_shows_what_people_did_and_is_verified_and_exported_like_any_chain() {
     // The first event is that somebody looks.
     auditor.get(&events_path(1));
     let mut owner = stage.signed_in(1);
-    let log = owner.get(&path(1));
-    let events = log.location().unwrap();
-    let page = owner.follow(log);
+    let events = format!("/app/p/{}/live/events", stage.system_chain(1).project_id);
+    owner.get(&path(1)).shows("An auditor viewed a list of events.").shows(&events);
+    let page = owner.get(&events);
     page.shows("sealog.events_viewed").shows("aria-current=\"page\"").shows("System log");
     assert!(!page.has("aria-label=\"Mode\""), "it has no test mode");
     assert!(!page.has("/v1/events"), "no key can read it");
@@ -50,7 +50,7 @@ fn the_log_shows_what_people_did_and_is_verified_and_exported_like_any_chain() {
 #[test]
 fn the_log_is_for_those_whose_role_includes_it_and_who_see_the_whole_organisation() {
     let stage = stage();
-    let events = stage.signed_in(1).get(&path(1)).location().unwrap();
+    let events = format!("/app/p/{}/live/events", stage.system_chain(1).project_id);
     // Owner, admin, developer, privacy officer, auditor.
     for (n, may) in [(1, true), (2, true), (3, false), (4, true), (5, true)] {
         let mut browser = stage.signed_in(n);
@@ -78,4 +78,31 @@ fn the_log_is_for_those_whose_role_includes_it_and_who_see_the_whole_organisatio
         foreign.get(&path).is_problem(404, "request/not_found");
     }
     stage.signed_in(1).get(&events.replace("/live/", "/test/")).is_problem(404, "request/not_found");
+}
+
+#[test]
+fn each_entry_is_a_sentence_with_the_address_of_the_person_and_is_filtered_by_person() {
+    let stage = stage();
+    stage.member(7, 2, Role::Owner);
+    let keys = format!("/app/o/{}/keys/create", tenant_id(1));
+    let project = project_id(1).to_string();
+    let form = "00000000-0000-4000-8000-000000000001";
+    let name = "key <b>\u{202e}";
+    let fields = [("name", name), ("project", &project), ("mode", "test"), ("expires", ""), ("form", form)];
+    assert_eq!(stage.signed_in(1).post(&keys, &fields).status, 200);
+    stage.signed_in(5).get(&events_path(1));
+    let mut owner = stage.signed_in(1);
+    let page = owner.get(&path(1));
+    page.shows("An API key was created.").shows("key &#60;b&#62;").shows(&email(1)).shows(&email(5));
+    assert!(!page.has("\u{202e}"));
+    assert!(!page.has(&format!(">{}<", person_id(1).0)), "no id where an address is known");
+    let filtered = owner.get(&format!("{}?person={}", path(1), person_id(5).0));
+    filtered.shows("An auditor viewed a list of events.");
+    assert!(!filtered.has("An API key was created."));
+    owner.get(&format!("{}?person=host", path(1))).shows("Nothing recorded for this person.");
+    // People of others, and texts that are no person, are refused.
+    for person in [person_id(7).0.to_string(), "%22%3E%3Cb%3E".into(), "x".repeat(1000)] {
+        owner.get(&format!("{}?person={person}", path(1))).is_problem(404, "request/not_found");
+    }
+    assert!(!page.has(&email(7)));
 }
