@@ -72,6 +72,7 @@ static ROUTES: &[Route<Dashboard>] = rows! {
     GET "/app/p/{project}/{mode}/events/{log_id}/hashed.txt" Needs::Member(Capability::ReadEvents) => event::hashed;
     GET "/app/p/{project}/{mode}/verify" Needs::Member(Capability::Verify) => verification::show;
     POST "/app/p/{project}/{mode}/verify/start" Needs::Member(Capability::Verify) => verification::start;
+    POST "/app/p/{project}/{mode}/verify/all" Needs::Member(Capability::Verify) => verification::start_all;
     GET "/app/p/{project}/{mode}/verify/{run}" Needs::Member(Capability::Verify) => verification_run::show;
     POST "/app/p/{project}/{mode}/verify/{run}/cancel" Needs::Member(Capability::Verify) => verification_run::cancel;
     GET "/app/p/{project}/{mode}/verify/{run}/report.json" Needs::Member(Capability::Verify) => verification_run::report_json;

@@ -104,8 +104,8 @@ fn row(export: &Export, dropped_to: u64) -> Row {
         id: new.id.0.to_string(),
         created: moment(new.created_at_ms),
         format: match format {
-            Some(Format::Csv) => "CSV, exact",
-            Some(Format::SpreadsheetCsv) => "CSV for spreadsheets",
+            Some(Format::Csv) => "CSV, for reading",
+            Some(Format::SpreadsheetCsv) => "CSV for spreadsheets, for reading",
             Some(Format::Ndjson) => "NDJSON",
             None => "Unknown",
         },

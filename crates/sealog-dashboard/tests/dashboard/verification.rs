@@ -2,7 +2,7 @@
 
 use sealog_control::{Grants, Role};
 use sealog_core::canonical::{EventText, Fields};
-use sealog_core::id::Hash;
+use sealog_core::id::{ChainId, Hash, Mode};
 use sealog_store::world::World;
 use sealog_testing::doubtful::Doubt;
 use serde_json::Value;
@@ -187,7 +187,7 @@ fn an_auditor_verifies_what_the_window_shows_and_sees_no_other_run() {
     stage.with_authenticator(2);
     let all = start(&mut stage.signed_in(1), &[]).location().unwrap();
     let mut auditor = stage.signed_in(2);
-    auditor.get(&verify_path(1)).shows("You can verify the chain once it has an event.");
+    auditor.get(&verify_path(1)).shows("This chain has none in that time.");
     assert_eq!(start(&mut auditor, &[]).status, 422);
     auditor.get(&all).is_problem(404, "request/not_found");
 }
@@ -368,4 +368,53 @@ fn a_link_from_an_event_asks_for_those_around_it_that_may_be_seen() {
     stage.with_authenticator(7);
     let page = stage.signed_in(7).get(&format!("{}?around=4", verify_path(1)));
     assert_eq!(form(&page), ("4".into(), "5".into(), true));
+}
+
+#[test]
+fn all_chains_that_a_person_may_see_are_verified_at_once() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.tenant(2);
+    stage.member(1, 1, Role::Owner);
+    for (project, mode) in [(1, Mode::Live), (1, Mode::Test), (101, Mode::Live)] {
+        let chain = ChainId { tenant_id: tenant_id(1), project_id: project_id(project), mode };
+        stage.append(chain, r#"{"action":"user.login"}"#);
+    }
+    let foreign = ChainId { tenant_id: tenant_id(2), project_id: project_id(2), mode: Mode::Live };
+    stage.append(foreign, r#"{"action":"user.login"}"#);
+    let here = format!("/app/p/{}/live/verify", project_id(1));
+    let mut owner = stage.signed_in(1);
+    let started = owner.post(&format!("{here}/all"), &[]);
+    assert_eq!(started.location(), Some(format!("{here}?started=3")), "{}", started.text());
+    owner.follow(started).shows("Verification of 3 chains started.");
+    stage.work();
+    for (project, mode) in [(1, "live"), (1, "test"), (101, "live")] {
+        owner.get(&format!("/app/p/{}/{mode}/verify", project_id(project))).shows("Valid");
+    }
+    let runs = |chain| stage.wait(stage.service.verifications.runs(chain, None, 9)).unwrap().len();
+    assert_eq!(runs(foreign), 0);
+    // Who is limited to a project starts none of another.
+    let grants = Grants { projects: Some(vec![project_id(1)]), from_ms: None, until_ms: None };
+    stage.member_with(3, 1, Role::Developer, grants, None);
+    let started = stage.signed_in(3).post(&format!("{here}/all"), &[]);
+    assert_eq!(started.location(), Some(format!("{here}?started=2")));
+    for text in ["?started=9999999", "?started=%3Cb%3E"] {
+        assert!(!owner.get(&format!("{here}{text}")).has("started."), "{text}");
+    }
+}
+
+#[test]
+fn an_auditor_with_a_window_is_told_about_the_window_and_not_that_the_chain_is_empty() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    let chain = ChainId { tenant_id: tenant_id(1), project_id: project_id(1), mode: Mode::Live };
+    stage.append(chain, r#"{"action":"user.login"}"#);
+    // A day of 2001.
+    let grants =
+        Grants { projects: None, from_ms: Some(1_000_000_000_000), until_ms: Some(1_000_080_000_000) };
+    stage.member_with(5, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(5);
+    let page = stage.signed_in(5).get(&format!("/app/p/{}/live/verify", project_id(1)));
+    page.shows("No events in your window").shows("from 9 Sep 2001 until 9 Sep 2001");
+    assert!(!page.has("No events yet"));
 }

@@ -90,7 +90,7 @@ Do not change the storage. Copy it before you restore anything. Compare with has
 Verification: {app_url}/p/{project_id}/{mode}/verify/{run}
 "
     );
-    Some(Text { subject: format!("{name}: the chain of {project} is broken at #{at}"), body })
+    Some(Text { subject: format!("{name}: the chain of {project} ({mode}) is broken at #{at}"), body })
 }
 
 /// A line of the report.
@@ -179,7 +179,7 @@ mod tests {
             "explanation": "its hash is another", "verification_id": "v",
         });
         let text = failed_text(&parameters, "https://log.example/app").unwrap();
-        assert_eq!(text.subject, "Acme Bcc: x: the chain of Shop is broken at #7");
+        assert_eq!(text.subject, "Acme Bcc: x: the chain of Shop (live) is broken at #7");
         assert!(text.body.contains("https://log.example/app/p/p/live/verify/v"), "{}", text.body);
         assert_eq!(failed_text(&json!({}), ""), None);
     }

@@ -27,5 +27,5 @@ pub use run::{KIND, Progress, Run, RunEnd};
 pub use schedule::{Schedule, WHOLE_MAX};
 pub use scheduler::{Figures, LOOKS_MAX, OPEN_MAX, Scheduler, Sweep};
 pub use sealed_state::compare_all;
-pub use start::{StartError, UNENDED_MAX, Verifications};
+pub use start::{ALL_MAX, StartError, UNENDED_MAX, Verifications};
 pub use verifier::{PIECE_EVENTS, Verifier};

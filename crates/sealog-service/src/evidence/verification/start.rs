@@ -16,6 +16,9 @@ use crate::records::system_chain::{Actor, Recorder, Wake, actions};
 /// Verifications of a tenant that have not ended.
 pub const UNENDED_MAX: usize = 4;
 
+/// The same, where a person asks for all chains at once: they wait for each other.
+pub const ALL_MAX: usize = 64;
+
 /// Verifications, for those who ask on behalf of people. Who may ask is theirs to decide.
 #[derive(Clone)]
 pub struct Verifications {
@@ -52,6 +55,35 @@ impl Verifications {
         chain: ChainId,
         range: SeqRange,
     ) -> Result<Run, StartError> {
+        self.start_within(person_id, chain, range, UNENDED_MAX).await
+    }
+
+    /// One for each chain that has events. How many were started, and whether that is all of them: a tenant
+    /// has at most [`ALL_MAX`] that have not ended.
+    pub async fn start_all(
+        &self,
+        person_id: PersonId,
+        chains: Vec<(ChainId, SeqRange)>,
+    ) -> Result<(usize, bool), StoreError> {
+        let mut started = 0;
+        for (chain, range) in chains {
+            match self.start_within(person_id, chain, range, ALL_MAX).await {
+                Ok(_) => started += 1,
+                Err(StartError::Nothing) => {}
+                Err(StartError::TooMany) => return Ok((started, false)),
+                Err(StartError::Store(error)) => return Err(error),
+            }
+        }
+        Ok((started, true))
+    }
+
+    async fn start_within(
+        &self,
+        person_id: PersonId,
+        chain: ChainId,
+        range: SeqRange,
+        unended_max: usize,
+    ) -> Result<Run, StartError> {
         let SeqRange { from, to } = range;
         let head = self.store.head(chain).await?;
         let to = to.min(head.end().chain_seq);
@@ -78,7 +110,7 @@ impl Verifications {
             parameters: parameters(chain, from, to).to_string(),
             created_at_ms: self.world.now_ms(),
         };
-        let queued = self.control.queue_job(new, UNENDED_MAX, vec![record]).await?;
+        let queued = self.control.queue_job(new, unended_max, vec![record]).await?;
         let job = queued.ok_or(StartError::TooMany)?;
         self.runner.wake();
         self.records.wake();

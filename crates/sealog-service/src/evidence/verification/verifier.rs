@@ -92,7 +92,9 @@ impl Verifier {
     async fn note_break(&self, run: &Run, progress: &mut Progress, found: Found) -> Result<(), StoreError> {
         // Before the job ends: one that is done again finds the notice in the outbox.
         mails::enqueue_failed(&self.control, &self.world, run, &found).await?;
-        tracing::error!(chain = %run.chain, at = found.at, reason = found.reason, "a chain is broken");
+        let project = mails::name_of(&self.control, run.chain).await?;
+        let (mode, reason) = (run.chain.mode.as_str(), &found.reason);
+        tracing::error!(project, mode, chain = %run.chain, at = found.at, reason, "a chain is broken");
         progress.broken = Some(Box::new(found));
         Ok(())
     }
