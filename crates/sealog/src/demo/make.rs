@@ -1,12 +1,12 @@
 //! Makes the demo's directory: thirty days of an organisation with two projects, sealed by the store with a
 //! clock that goes through them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealog_control::{Control, Grants, KeyId, PersonId, Project, Role, ViewKept};
+use sealog_control::{Control, Grants, KeyAccess, KeyId, KeyUse, PersonId, Project, Role, ViewKept};
 use sealog_core::catalog::{CustomAction, FrameworkSet};
 use sealog_core::id::{ChainId, Mode, ProjectId, RequestId, TenantId, Ulid};
 use sealog_core::plan::Plan;
@@ -114,6 +114,10 @@ struct Maker {
     office: Office,
     developer: PersonId,
     ends_ms: u64,
+    /// Which key sends the events of a chain.
+    keys: HashMap<(ProjectId, Mode), KeyId>,
+    /// Their uses in the last day, by the hour.
+    uses: BTreeMap<(u64, KeyId), KeyUse>,
 }
 
 /// A project, and who sends its events.
@@ -179,7 +183,7 @@ impl Maker {
         }
         let person = |role: Role| people.get(role.as_str()).copied().ok_or("the demo has one of each role");
         let whose = (tenant_id, portal.id, person(Role::PrivacyOfficer)?);
-        let maker = Maker {
+        let mut maker = Maker {
             office: Office::new(control, Arc::clone(&store), ingest.clone(), &world, whose, wake.clone()),
             developer: person(Role::Developer)?,
             ends_ms: clock.now_ms() + DAYS * DAY_MS,
@@ -193,6 +197,8 @@ impl Maker {
             tenant_id,
             in_plan,
             custom,
+            keys: HashMap::new(),
+            uses: BTreeMap::new(),
         };
         for (project_id, name, mode) in [
             (maker.portal.project.id, "portal production", Mode::Live),
@@ -200,7 +206,8 @@ impl Maker {
             (maker.billing.project.id, "billing production", Mode::Live),
             (maker.billing.project.id, "billing CI", Mode::Test),
         ] {
-            maker.add_key(project_id, name, mode, None).await?;
+            let key_id = maker.add_key(project_id, name, mode, None).await?;
+            maker.keys.insert((project_id, mode), key_id);
         }
         maker.drained().await?;
         Ok(maker)
@@ -229,7 +236,15 @@ impl Maker {
             };
             self.clock.set(at_ms);
             self.send(site, mode, story.tell(day, at_ms, &mut dice)).await?;
+            if let Some(&key_id) = self.keys.get(&(site.project.id, mode)) {
+                note_use(&mut self.uses, key_id, at_ms);
+            }
             progress(u32::try_from(number).unwrap_or(u32::MAX));
+        }
+        // Hours in their order: those that are too old by the last are removed.
+        let uses = std::mem::take(&mut self.uses).into_values();
+        for used in uses.filter(|used| used.used_at_ms + DAY_MS > self.ends_ms) {
+            self.control.keys_used(vec![used]).await.map_err(|error| error.to_string())?;
         }
         self.drained().await?;
         self.drain.abort();
@@ -336,6 +351,12 @@ impl Maker {
         }
         Ok(())
     }
+}
+
+fn note_use(uses: &mut BTreeMap<(u64, KeyId), KeyUse>, key_id: KeyId, used_at_ms: u64) {
+    let used =
+        uses.entry((used_at_ms / HOUR_MS, key_id)).or_insert(KeyUse { key_id, used_at_ms, requests: 0 });
+    (used.used_at_ms, used.requests) = (used_at_ms, used.requests + 1);
 }
 
 /// What changes in the course of the days, in this order.

@@ -95,7 +95,7 @@ impl Office {
             .await?;
         let patient = first_id("pat");
         let case = self.add(&case, "resource", &format!("patient/{patient}"), "Patient index").await?;
-        self.access = Some(self.add(&case, "actor_id", &first_id("usr"), "Portal account").await?);
+        self.access = Some(self.add(&case, "actor_id", &patient, "Portal account").await?);
         self.told().await
     }
 

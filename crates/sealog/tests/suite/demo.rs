@@ -136,19 +136,24 @@ fn one_event_of_one_chain_is_tampered_with_and_all_others_are_valid() {
     {
         let key = new_key(&server, &cookie, project, mode);
         let (checked, broken) = broken_at(&server, &key);
-        if (project, mode) != ("Billing", "test") {
+        if (project, mode) != ("Billing", "live") {
             assert_eq!(broken, None, "{project}, {mode}");
             counted += checked;
             continue;
         }
         let at = broken.expect("the tampered event");
         // It is there and can be read: nothing but the hashes tells.
-        let (_, page) = server.get(&key, "/v1/events?limit=100");
-        let page: Value = serde_json::from_str(&page).unwrap();
-        let events = page["events"].as_array().unwrap();
+        let (mut events, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let (_, page) = server.get(&key, &format!("/v1/events?limit=100{cursor}"));
+            let page: Value = serde_json::from_str(&page).unwrap();
+            events.extend(page["events"].as_array().unwrap().clone());
+            let Some(next) = page["next_cursor"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+        }
         let head = events[0]["chain_seq"].as_u64().unwrap();
         assert!(1 < at && at < head, "{at} of {head}");
-        let event = events.iter().find(|event| event["chain_seq"] == at).expect("on the first page");
+        let event = events.iter().find(|event| event["chain_seq"] == at).expect("it can be read");
         assert!(event["metadata"]["amount"].is_number(), "{event}");
         // From the next one on the chain is valid.
         let (_, rest) = server.get(&key, &format!("/v1/events/verify?from_seq={}", at + 1));
@@ -185,8 +190,11 @@ fn there_are_requests_to_work_on_a_key_that_ends_soon_and_a_view_that_is_shared(
     }
     let officer =
         said["people"].as_array().unwrap().iter().find(|person| person["role"] == "privacy_officer");
-    let cookie = sign_in(&server, officer.unwrap()).unwrap();
     let organisation = between(&overview, "/app/o/", "/");
+    let (_, keys) = page(&server, format!("/app/o/{organisation}/keys"), &cookie);
+    let row = between(&keys, "<b>portal production</b>", "</tr>");
+    assert!(!row.contains(">Never</td><td class=\"num r\">0<"), "the key shows its use: {row}");
+    let cookie = sign_in(&server, officer.unwrap()).unwrap();
     let (_, cases) = page(&server, format!("/app/o/{organisation}/cases"), &cookie);
     for shown in ["In progress", "Received", "Mara Lindqvist", "Jonas Petersen"] {
         assert!(cases.contains(shown), "{shown} in {cases}");
