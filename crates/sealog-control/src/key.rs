@@ -374,6 +374,7 @@ fn revoke(db: &mut dyn Db, id: KeyId, now_ms: u64) -> Result<Option<(TenantId, A
 /// With their tenant, the old key and the new one.
 fn roll(db: &mut dyn Db, roll: KeyRoll) -> Result<Option<(TenantId, ApiKey, ApiKey)>, DbError> {
     let KeyRoll { old: id, new, old_ends_at_ms, now_ms } = roll;
+    is_free(db, new.id)?;
     let old = one(db, &format!("{} WHERE id = ?1", KEYS.select), params![id], read)?;
     let is_same = |old: &ApiKey| (old.project_id, old.mode) == (new.project_id, new.mode);
     let may_roll = |old: &ApiKey| is_same(old) && old.replaced_by.is_none();
@@ -385,7 +386,6 @@ fn roll(db: &mut dyn Db, roll: KeyRoll) -> Result<Option<(TenantId, ApiKey, ApiK
     } else {
         old.expires_at_ms = Some(old.expires_at_ms.map_or(old_ends_at_ms, |end| end.min(old_ends_at_ms)));
     }
-    is_free(db, new.id)?;
     old.replaced_by = Some(new.id);
     let sql = "UPDATE {keys} SET expires_at_ms = ?2, revoked_at_ms = ?3, replaced_by = ?4 WHERE id = ?1";
     db.execute(sql, params![id, old.expires_at_ms, old.revoked_at_ms, old.replaced_by])?;

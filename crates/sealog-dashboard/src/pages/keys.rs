@@ -145,7 +145,7 @@ impl<'a> Page<'a> {
         let row = |(key, project): &(ApiKey, String)| {
             let state = State::of(key, now_ms);
             let may_change = state == State::Active && place.may(needed(key.mode));
-            let change = |what: &str| format!("{here}?{at}{what}={}#sheet", key.id.0);
+            let change = |what: &str| format!("{here}?{at}{what}={}", key.id.0);
             Row {
                 name: shown_name(key, state),
                 prefix: key.prefix.clone(),

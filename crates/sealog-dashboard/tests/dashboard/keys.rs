@@ -278,6 +278,7 @@ fn a_form_that_is_sent_again_makes_no_second_key() {
     assert!(raw(&stage.signed_in(1).post(&format!("{keys}/roll"), &fields)).is_some());
     let again = stage.signed_in(1).post(&format!("{keys}/roll"), &fields);
     assert_eq!((again.status, raw(&again), count()), (422, None, 2));
+    again.shows("This form has already created its key");
     stage.signed_in(1).post(&format!("{keys}/revoke"), &[("key", &id), ("name", "ci")]);
     assert_eq!((create(&stage, 1, &[("form", &form)]).status, count()), (422, 2));
     // The form of one person is none of another's.
