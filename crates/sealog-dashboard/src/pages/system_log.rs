@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::response::Response;
-use sealog_control::{ListPage, PersonId};
+use sealog_control::{ListPage, PersonId, Project};
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::json;
@@ -75,7 +75,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let found = found::find(&app, chain, plan, before, &place.membership.grants).await?;
     let known = addresses(&app, tenant_id, &found.events).await?;
     let events = format!("/app/p/{project_id}/live/events");
-    let row = |event: &StoredEvent| row(&here, &events, event, &known);
+    let row = |event: &StoredEvent| row(&here, &events, event, &known, &place.projects);
     let rows: Vec<Row> = found.events.iter().map(row).collect();
     let members = app.service.control.members(tenant_id, ListPage { after: None, limit: MEMBERS_OFFERED });
     let mut people: Vec<(String, String)> = members
@@ -133,7 +133,13 @@ fn member_of(resource: &str) -> Option<PersonId> {
     resource.strip_prefix("member/").and_then(Uuid::parse).map(PersonId)
 }
 
-fn row(here: &str, events: &str, event: &StoredEvent, known: &HashMap<PersonId, String>) -> Row {
+fn row(
+    here: &str,
+    events: &str,
+    event: &StoredEvent,
+    known: &HashMap<PersonId, String>,
+    projects: &[Project],
+) -> Row {
     let fields = event.text.fields();
     let text = |field: Option<&str>| field.and_then(json::decode).unwrap_or_default();
     let (action, actor, resource) = (text(Some(fields.action)), text(fields.actor_id), text(fields.resource));
@@ -151,7 +157,13 @@ fn row(here: &str, events: &str, event: &StoredEvent, known: &HashMap<PersonId, 
     let named = metadata["name"].as_str().map(visible);
     let member = member_of(&resource).and_then(|id| known.get(&id).cloned());
     let is_self = member_of(&resource).is_some_and(|id| Some(id) == person);
-    let about = named.or(member.filter(|_| !is_self)).unwrap_or_default();
+    let project = projects.iter().find(|project| metadata["project_id"] == project.id.to_string());
+    let chain = project.map(|project| match metadata["mode"].as_str() {
+        Some(mode) => format!("{} ({})", visible(&project.name), visible(mode)),
+        None => visible(&project.name),
+    });
+    let subject = named.or(member.filter(|_| !is_self));
+    let about = [subject, chain].into_iter().flatten().collect::<Vec<_>>().join(", ");
     let is_known = other.is_some() || person.is_some_and(|id| known.contains_key(&id));
     Row {
         href: format!("{events}/{}", event.sealed.log_id),

@@ -93,6 +93,7 @@ fn each_entry_is_a_sentence_with_the_address_of_the_person_and_is_filtered_by_pe
     stage.signed_in(5).get(&events_path(1));
     let mut owner = stage.signed_in(1);
     let page = owner.get(&path(1));
+    page.shows("Project of 1 (test)");
     page.shows("An API key was created.").shows("key &#60;b&#62;").shows(&email(1)).shows(&email(5));
     assert!(!page.has("\u{202e}"));
     assert!(!page.has(&format!(">{}<", person_id(1).0)), "no id where an address is known");
