@@ -7,6 +7,7 @@ use sealog_engine::Service;
 use sealog_service::evidence::search::Work;
 use sealog_service::people::account::People;
 use sealog_service::people::sign_in::Accounts;
+use sealog_store::shares::TenantShares;
 
 use crate::cookies::PEOPLE;
 use crate::front::{Front, Site};
@@ -14,7 +15,7 @@ use crate::gate::Gate;
 use crate::layout::Shell;
 use crate::place::Place;
 use crate::problem::{Framed, Shown};
-use crate::reads::{self, Reads};
+use crate::reads;
 use crate::request::{Asked, html};
 use crate::streams::{DOWNLOADS, LIVE_VIEWS, Streams};
 
@@ -37,8 +38,8 @@ pub struct Dashboard {
     pub(crate) config: Config,
     pub(crate) site: Site,
     pub(crate) downloads: Streams,
-    pub(crate) reads: Reads,
-    pub(crate) searches: Reads,
+    pub(crate) reads: TenantShares,
+    pub(crate) searches: TenantShares,
     pub(crate) streams: Streams,
     pub(crate) on_claimed: OnClaimed,
 }
@@ -55,8 +56,8 @@ impl Dashboard {
             service,
             config,
             downloads: Streams::new(DOWNLOADS),
-            reads: Reads::new(reads::READS),
-            searches: Reads::new(reads::SEARCHES),
+            reads: reads::reads(),
+            searches: reads::searches(),
             streams: Streams::new(LIVE_VIEWS),
             on_claimed,
         })
