@@ -69,10 +69,11 @@ impl Control {
         })
     }
 
-    /// Keeps an invitation, and the notice that mails it if it is mailed, on behalf of somebody who may give these roles. It
-    /// takes the place of one of the same tenant to the same address, of which `records` are told, if that is
-    /// for one of these roles, too. A tenant has at most `open_max` at a time. Refused, too, where the sender
-    /// it names is no member who may give its role: what was looked up before the transaction may be over.
+    /// Keeps an invitation, and the notice that mails it if it is mailed, on behalf of somebody who may give
+    /// these roles. It takes the place of one of the same tenant to the same address, of which `records` are
+    /// told, if that is for one of these roles, too. A tenant has at most `open_max` at a time. Refused,
+    /// too, where the sender it names is no member who may give its role: what was looked up before the
+    /// transaction may be over.
     pub fn invite(
         &self,
         link: Link,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::response::Response;
 use sealog_engine::Service;
 use sealog_service::evidence::search::Work;
 use sealog_service::people::account::People;
@@ -11,12 +10,8 @@ use sealog_store::shares::TenantShares;
 
 use crate::cookies::PEOPLE;
 use crate::front::{Front, Site};
-use crate::gate::Gate;
-use crate::layout::Shell;
 use crate::place::Place;
-use crate::problem::{Framed, Shown};
 use crate::reads;
-use crate::request::{Asked, html};
 use crate::streams::{DOWNLOADS, LIVE_VIEWS, Streams};
 
 /// What an operator has decided that pages have to know.
@@ -85,14 +80,5 @@ impl Front for Dashboard {
 
     fn site(&self) -> &Site {
         &self.site
-    }
-
-    fn framed(&self, asked: &Asked, shown: Shown) -> Result<Response, Shown> {
-        match &asked.who {
-            Some(who) if Dashboard::next_step(who).is_none() => {
-                Ok(html(&Framed { shell: Shell::new(self, asked, None), shown }))
-            }
-            _ => Err(shown),
-        }
     }
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::app::Dashboard;
 use crate::gate::of_control;
-use crate::pages::verification::is_window;
+use crate::place::is_window;
 use crate::problem::Problem;
 use crate::request::Asked;
 use crate::text::{iso_day, number};

@@ -3,12 +3,8 @@
 
 use sealog_service::people::sign_in::{Accounts, Kind};
 
-use axum::response::Response;
-
 use crate::assets::Assets;
 use crate::cookies::{Cookies, Jar};
-use crate::problem::Shown;
-use crate::request::Asked;
 
 /// What a site has, of whatever kind its accounts are.
 pub struct Site {
@@ -40,7 +36,4 @@ pub trait Front: Sized + Send + Sync + 'static {
 
     fn accounts(&self) -> &Accounts<Self::Kind>;
     fn site(&self) -> &Site;
-
-    /// A problem within the frame of the site, for an account that is signed in.
-    fn framed(&self, asked: &Asked<Self>, shown: Shown) -> Result<Response, Shown>;
 }

@@ -21,9 +21,10 @@ use crate::app::Dashboard;
 use crate::capability::{Capability, may};
 use crate::front::Front;
 use crate::headers;
-use crate::pages::verification::is_window;
-use crate::problem::Problem;
-use crate::request::{Asked, Place, encoded, is_form, see_other};
+use crate::layout::Shell;
+use crate::place::is_window;
+use crate::problem::{Framed, Framing, Problem, Shown};
+use crate::request::{Asked, Place, encoded, html, is_form, see_other};
 use crate::strip;
 
 /// Of an address: links on a page repeat its query, some of them for each row.
@@ -67,7 +68,7 @@ pub enum Needs {
 }
 
 /// What a site asks of those who sign in, and where it sends them.
-pub trait Gate: Front {
+pub trait Gate: Framing {
     const WRONG_CODE: &'static str;
 
     /// Where a session continues that a password alone has begun. None for a whole one.
@@ -195,6 +196,17 @@ fn sign_in_first<F: Front>(asked: &Asked<F>) -> Response {
     let query = if asked.query.is_empty() { String::new() } else { format!("?{}", asked.query) };
     let next = encoded(&format!("{}{query}", asked.path));
     see_other(&format!("{}/sign-in?next={next}", F::BASE))
+}
+
+impl Framing for Dashboard {
+    fn framed(&self, asked: &Asked, shown: Shown) -> Result<Response, Shown> {
+        match &asked.who {
+            Some(who) if Dashboard::next_step(who).is_none() => {
+                Ok(html(&Framed { shell: Shell::new(self, asked, None), shown }))
+            }
+            _ => Err(shown),
+        }
+    }
 }
 
 impl Gate for Dashboard {

@@ -1,6 +1,6 @@
 //! What a page of the dashboard is about.
 
-use sealog_control::{Membership, Project, Role, Tenant};
+use sealog_control::{Grants, Membership, Project, Role, Tenant};
 use sealog_core::id::{ChainId, Mode};
 
 use crate::capability::{Capability, may};
@@ -40,4 +40,9 @@ impl Place {
         let (project, mode) = self.chain.as_ref()?;
         Some(ChainId { tenant_id: self.tenant.id, project_id: project.id, mode: *mode })
     }
+}
+
+/// Whether somebody sees a part of the time only.
+pub(crate) fn is_window(grants: &Grants) -> bool {
+    grants.from_ms.is_some() || grants.until_ms.is_some()
 }

@@ -126,6 +126,12 @@ struct Page<'a> {
     shown: Shown,
 }
 
+/// A site whose problems keep its frame.
+pub trait Framing: Front {
+    /// For an account that is signed in; others get the problem alone.
+    fn framed(&self, asked: &Asked<Self>, shown: Shown) -> Result<Response, Shown>;
+}
+
 /// For somebody who is signed in.
 #[derive(Template)]
 #[template(path = "problem_framed.html")]
@@ -135,7 +141,7 @@ pub(crate) struct Framed<'a> {
 }
 
 impl Problem {
-    pub(crate) fn render<F: Front>(self, front: &F, asked: &Asked<F>) -> Response {
+    pub(crate) fn render<F: Framing>(self, front: &F, asked: &Asked<F>) -> Response {
         let (code, message) = match self {
             Problem::Elsewhere(response) => return *response,
             Problem::Code { code, message } => (code, message),

@@ -223,8 +223,8 @@ impl Auth {
         Ok(Some(caller))
     }
 
-    /// Writes when keys were last used, and how often. Kept in memory until then, so that a request need not write anything
-    /// but its events.
+    /// Writes when keys were last used, and how often. Kept in memory until then, so that a request need not
+    /// write anything but its events.
     pub(crate) async fn write_key_uses(&self) {
         let mut uses = std::mem::take(&mut *lock(&self.callers.uses));
         for caller in read(&self.callers.known).values() {

@@ -2,20 +2,17 @@
 
 use std::sync::Arc;
 
-use askama::Template;
-use axum::response::Response;
 use sealog_control::OpsUserId;
 use sealog_core::reject::Code;
 use sealog_engine::Service;
 use sealog_service::people::ops::{Operators, SignedInOperator};
 use sealog_service::people::sign_in::Accounts;
 
-use super::layout::Shell;
 use crate::cookies::OPERATORS;
 use crate::front::{Front, Site};
 use crate::gate::Gate;
-use crate::problem::{Problem, Shown};
-use crate::request::{Asked, html};
+use crate::problem::Problem;
+use crate::request::Asked;
 
 /// What the program knows of the instance that it is.
 #[derive(Clone)]
@@ -57,13 +54,6 @@ impl Console {
     }
 }
 
-#[derive(Template)]
-#[template(path = "ops/problem.html")]
-struct Framed<'a> {
-    shell: Shell<'a>,
-    shown: Shown,
-}
-
 impl Front for Console {
     type Kind = Operators;
     type Place = ();
@@ -75,15 +65,6 @@ impl Front for Console {
 
     fn site(&self) -> &Site {
         &self.site
-    }
-
-    fn framed(&self, asked: &OpsAsked, shown: Shown) -> Result<Response, Shown> {
-        match &asked.who {
-            Some(who) if Console::next_step(who).is_none() => {
-                Ok(html(&Framed { shell: Shell::new(self, asked, None), shown }))
-            }
-            _ => Err(shown),
-        }
     }
 }
 

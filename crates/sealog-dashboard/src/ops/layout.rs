@@ -1,7 +1,13 @@
 //! What surrounds a page of the console.
 
+use askama::Template;
+use axum::response::Response;
+
 use super::console::{Console, OpsAsked};
+use crate::gate::Gate;
 use crate::layout::Plain;
+use crate::problem::{Framing, Shown};
+use crate::request::html;
 
 /// For pages with the rail.
 pub(super) struct Shell<'a> {
@@ -53,6 +59,24 @@ impl<'a> Shell<'a> {
             plain: Plain::of(console, asked),
             email: &asked.operator().user.email,
             items: ITEMS.iter().map(item).collect(),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "ops/problem.html")]
+struct Framed<'a> {
+    shell: Shell<'a>,
+    shown: Shown,
+}
+
+impl Framing for Console {
+    fn framed(&self, asked: &OpsAsked, shown: Shown) -> Result<Response, Shown> {
+        match &asked.who {
+            Some(who) if Console::next_step(who).is_none() => {
+                Ok(html(&Framed { shell: Shell::new(self, asked, None), shown }))
+            }
+            _ => Err(shown),
         }
     }
 }

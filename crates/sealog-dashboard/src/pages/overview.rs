@@ -21,7 +21,8 @@ use crate::pages::overview_figures::{
 };
 use crate::pages::overview_side::Side;
 use crate::pages::query_bar::{self, term};
-use crate::pages::verification::{ResultShown, is_window};
+use crate::pages::verification::ResultShown;
+use crate::place::is_window;
 use crate::problem::Problem;
 use crate::request::{Asked, encoded, html, html_with, query_encoded};
 use crate::text::{day, iso_day, number};

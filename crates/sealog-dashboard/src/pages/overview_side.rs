@@ -16,6 +16,7 @@ use crate::pages::cases;
 use crate::pages::notice_list::{self, NoticeRow};
 use crate::pages::saved_views;
 use crate::pages::verification::{self, ResultShown};
+use crate::place::is_window;
 use crate::problem::{Problem, of_admin};
 use crate::request::{Asked, Place};
 use crate::text::{day, moment, number, span, visible};
@@ -175,7 +176,7 @@ fn coverage(place: &Place, mode: Mode, figures: &Figures) -> Vec<Coverage> {
 /// Runs that reach beyond what somebody sees are like none, as their pages are.
 async fn runs(app: &Dashboard, chain: ChainId, grants: &Grants) -> Result<Runs, Problem> {
     let mut all = app.service.verifications.runs(chain, None, RUNS_READ).await?;
-    if verification::is_window(grants) && !all.is_empty() {
+    if is_window(grants) && !all.is_empty() {
         let seen = verification::seen(app, chain, grants).await?;
         all.retain(|run| seen.first <= run.from && run.to <= seen.last);
         all = all.into_iter().map(|run| run.within(&seen)).collect();

@@ -28,7 +28,7 @@ use crate::app::Dashboard;
 use crate::pages::event_row;
 use crate::pages::events;
 use crate::pages::query_bar;
-use crate::pages::verification::is_window;
+use crate::place::is_window;
 use crate::problem::Problem;
 use crate::request::Asked;
 use crate::streams::StreamPlace;
@@ -180,7 +180,8 @@ impl Tail {
         Ok(self.message(&found, thinned))
     }
 
-    /// What the search and the membership leave. Its terms may look at every byte of an event, so it is the pool that does.
+    /// What the search and the membership leave. Its terms may look at every byte of an event, so it is the
+    /// pool that does.
     async fn searched(&mut self, mut events: Vec<StoredEvent>) -> Result<Vec<StoredEvent>, Problem> {
         if events.is_empty() {
             return Ok(events);

@@ -21,6 +21,7 @@ use crate::app::Dashboard;
 use crate::capability::Capability;
 use crate::layout::{Current, Shell};
 use crate::pages::system_log;
+use crate::place::is_window;
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
 use crate::strip::{self, State};
@@ -123,10 +124,6 @@ pub(crate) async fn seen(app: &Dashboard, chain: ChainId, grants: &Grants) -> Re
         None => end,
     };
     Ok(Seen { first, last, goes_on: last < end, from_ms: grants.from_ms, until_ms: grants.until_ms })
-}
-
-pub(crate) fn is_window(grants: &Grants) -> bool {
-    grants.from_ms.is_some() || grants.until_ms.is_some()
 }
 
 /// Of the pages about a chain.

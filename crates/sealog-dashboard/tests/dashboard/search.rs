@@ -215,7 +215,7 @@ fn an_auditor_finds_nothing_outside_of_what_was_granted() {
         assert_eq!((outside.status, rows(&outside).len()), (200, 0), "{q}");
         assert!(!outside.has("Searched back to #6"), "{q}");
     }
-    // What they looked at is on record, by its fields and not by its values; also beside a term that is wrong.
+    // What they looked at is on record, by its fields and not by its values; also beside a wrong term.
     let wrong = stage.signed_in(2).get(&search("meta.secret:1 -actor:a1 actr:x"));
     assert_eq!(wrong.status, 400);
     let records = stage.records(1);

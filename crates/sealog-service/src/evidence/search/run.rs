@@ -28,8 +28,8 @@ pub struct Budget {
     pub work: Work,
 }
 
-/// How much a run may work: the time of its reads and of its comparisons, without the wait of a comparison for
-/// a thread.
+/// How much a run may work: the time of its reads and of its comparisons, without the wait of a comparison
+/// for a thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     Time(Duration),
