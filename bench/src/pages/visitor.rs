@@ -45,7 +45,13 @@ impl Visitor {
     pub fn claim(address: SocketAddr, first: FirstRun) -> Outcome<(Visitor, Account)> {
         let mut visitor = Visitor { cookie: String::new() };
         let token = first.claim.rsplit('#').next().unwrap_or_default();
-        let fields = [("token", token), ("email", EMAIL), ("password", PASSWORD)];
+        let fields = [
+            ("token", token),
+            ("organisation", "Bench"),
+            ("project", "first"),
+            ("email", EMAIL),
+            ("password", PASSWORD),
+        ];
         visitor.post(address, "/app/claim", &fields)?;
         visitor.sign_in(address)?;
         let pages = visitor.pages(address)?;

@@ -159,6 +159,7 @@ conformance! {
         a_reset_sets_the_password_ends_all_sessions_and_leaves_the_authenticator
         a_mailed_link_has_the_secret_that_its_mail_left_with
         an_invitation_makes_an_account_for_an_address_that_has_none
+        an_invitation_that_was_mailed_shows_that_the_address_is_theirs
         an_invitation_to_somebody_with_an_account_is_accepted_by_that_person_alone
         an_account_that_was_never_shown_to_have_its_address_joins_no_second_tenant
         an_invitation_that_was_withdrawn_opens_nothing

@@ -198,7 +198,7 @@ fn a_chain_that_is_found_broken_is_told_to_owners_and_admins_whatever_they_have_
     let (refused, other) = if due[0].person_id == Some(person_id(1)) { (1, 2) } else { (2, 1) };
     for path in [overview.as_str(), "/app/account"] {
         let page = stage.signed_in(refused).get(path);
-        page.shows("the chain of Project of 1 is broken at #2")
+        page.shows("the chain of Project of 1 (live) is broken at #2")
             .shows("Not e-mailed: 550 &#60;no&#62; such box");
         page.shows(&format!("href=\"{}/", verify_path(1)));
         stage.signed_in(other).get(path).shows("is broken at #2").shows("E-mail queued");

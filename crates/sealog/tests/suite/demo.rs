@@ -60,7 +60,7 @@ fn new_key(server: &Running, cookie: &str, project: &str, mode: &str) -> String 
     let before = keys.split(&format!(">{project}</option>")).next().unwrap();
     let id = between(before.rsplit_once("<option").unwrap().1, "value=\"", "\"");
     let form = between(&keys, "name=\"form\" value=\"", "\"");
-    let form = format!("name={mode}+key&project={id}&mode={mode}&expires=&form={form}");
+    let form = format!("name=key+{form}&project={id}&mode={mode}&expires=&form={form}");
     let made = submit(server, &format!("{here}/create"), cookie, &form);
     between(&made, "data-copy>at_", "<").split_whitespace().map(|key| format!("at_{key}")).next().unwrap()
 }

@@ -127,7 +127,12 @@ impl Stage {
             let (_, answer) = self.curl(&["-c", &jar, "-b", &jar, "-H", site, "-d", body, &self.url(path)]);
             assert!(answer.contains(" 303"), "{answer}");
         };
-        form("/app/claim", &format!("token={secret}&email=me%40example.org&password=correct+horse+battery"));
+        form(
+            "/app/claim",
+            &format!(
+                "token={secret}&organisation=Acme&project=production&email=me%40example.org&password=correct+horse+battery"
+            ),
+        );
         form("/app/sign-in", "email=me%40example.org&password=correct+horse+battery");
         let (_, home) = self.curl(&["-b", &jar, &self.url("/app")]);
         let home = home.to_ascii_lowercase();

@@ -247,8 +247,10 @@ fn an_owner_whom_nobody_has_claimed_gets_another_link_to_claim_the_account() {
     let (second, noted) = link(&data, &["--email", "owner@localhost"]);
     assert!(noted.contains("This account is not claimed yet"), "{noted}");
     let claim = |link: &str| {
-        let form =
-            format!("token={}&email=me%40example.org&password=a+long+password", secret_of(link, &page));
+        let form = format!(
+            "token={}&organisation=Acme&project=production&email=me%40example.org&password=a+long+password",
+            secret_of(link, &page)
+        );
         submit(&server, "/app/claim", "", &form)[9..12].to_owned()
     };
     assert_eq!([claim(&first), claim(&second), claim(&second)], ["422", "303", "422"]);

@@ -72,7 +72,9 @@ fn the_owner_claims_the_account_and_sees_the_first_event() {
     let secret = text.split_whitespace().find_map(|word| word.strip_prefix(&beginning)).unwrap().to_owned();
     assert!(open_page(&server, "/", "").contains("location: /app\r\n"));
     assert!(open_page(&server, "/app/claim", "").starts_with("HTTP/1.1 200"));
-    let claim = format!("token={secret}&email=me%40example.org&password=correct+horse+battery");
+    let claim = format!(
+        "token={secret}&organisation=Acme&project=production&email=me%40example.org&password=correct+horse+battery"
+    );
     let answer = submit(&server, "/app/claim", "", &claim);
     assert!(answer.starts_with("HTTP/1.1 303") && answer.contains("x-request-id: req_"), "{answer}");
     let has_link = || std::fs::read_to_string(&file).unwrap().contains(&secret);

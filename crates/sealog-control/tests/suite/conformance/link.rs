@@ -237,13 +237,24 @@ pub fn an_invitation_makes_an_account_for_an_address_that_has_none(control: &Con
     wait(control.add_member(new_member(2, 1, "b@example.com"), Records::none())).unwrap();
     assert_eq!(accept(control, 1, Guest::Known(person_id(2))), Err(ChangeError::AlreadyExists));
     let member = accept(control, 1, guest(5)).unwrap().unwrap();
-    assert_eq!(account(control, "new@example.com"), Some((person_id(5), true, hashed("h5"))));
+    // Whoever had the link saw it on a page: that says nothing about the address.
+    assert_eq!(account(control, "new@example.com"), Some((person_id(5), false, hashed("h5"))));
     let Purpose::Invitation(invited) = invitation(1, "New@Example.com") else { unreachable!() };
     let Membership { role, grants, ends_at_ms, .. } = member.membership.clone();
     assert_eq!((role, grants, ends_at_ms), (invited.role, invited.grants, invited.ends_at_ms));
     assert_eq!(wait(control.member(tenant_id(1), person_id(5))), Ok(Some(member)));
     assert_eq!(accept(control, 1, guest(6)), Ok(None));
     assert_eq!(wait(control.count_records()), Ok(1));
+}
+
+pub fn an_invitation_that_was_mailed_shows_that_the_address_is_theirs(control: &Control) {
+    furnish(control);
+    let link = Link { digest: None, ..new_link(1, invitation(1, "new@example.com")) };
+    wait(control.create_link(link, Some(new_notice(1, 1, 80)), vec![])).unwrap();
+    let notice = wait(control.due_notices(MORNING_MS, 9)).unwrap().remove(0);
+    assert!(wait(control.claim_notice(notice.id, MORNING_MS, MORNING_MS + 10, Some(digest(1)))).unwrap());
+    accept(control, 1, guest(5)).unwrap().unwrap();
+    assert_eq!(account(control, "new@example.com"), Some((person_id(5), true, hashed("h5"))));
 }
 
 pub fn an_invitation_to_somebody_with_an_account_is_accepted_by_that_person_alone(control: &Control) {

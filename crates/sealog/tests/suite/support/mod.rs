@@ -52,7 +52,9 @@ pub fn signed_in_owner(server: &Running, data: &Path) -> String {
     let text = std::fs::read_to_string(data.join("first-run.txt")).unwrap();
     let beginning = format!("http://{}/app/claim#", server.address);
     let secret = text.split_whitespace().find_map(|word| word.strip_prefix(&beginning)).unwrap();
-    let claim = format!("token={secret}&email=me%40example.org&password=correct+horse+battery");
+    let claim = format!(
+        "token={secret}&organisation=Acme&project=production&email=me%40example.org&password=correct+horse+battery"
+    );
     assert!(submit(server, "/app/claim", "", &claim).starts_with("HTTP/1.1 303"));
     let answer = submit(server, "/app/sign-in", "", "email=me%40example.org&password=correct+horse+battery");
     answer.split_once("set-cookie: ").unwrap().1.split(';').next().unwrap().to_owned()
