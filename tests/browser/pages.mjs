@@ -17,6 +17,7 @@ const LINES = [
   { route: "/app/reset", as: "nobody" },
   { route: "/app/invitation", as: "nobody" },
   { route: "/app/unsubscribe", as: "nobody" },
+  { route: "/ops", as: "nobody", status: 404, name: "the console is off" },
   { route: "/app", as: "owner", query: "?choose=1" },
   { route: "/app/account", as: "owner" },
   { route: "/app/p/{project}/{mode}/events", as: "owner", events: true },
@@ -79,6 +80,8 @@ export const PAGES = LINES.filter((page) => (page.path || ROUTES.includes(page.r
 
 // What a browser is sent to or downloads, and does not show.
 export const NOT_PAGES = [
+  // The same page as /ops.
+  "/ops/{*rest}",
   "/",
   "/app/static/{hash}/{file}",
   "/app/p/{project}/{mode}/events/{log_id}/hashed.txt",
