@@ -13,6 +13,7 @@ use crate::app::Dashboard;
 use crate::capability::{Capability, may};
 use crate::gate::of_control;
 use crate::pages::found::within;
+use crate::pages::system_log;
 use crate::problem::Problem;
 use crate::request::{Asked, see_other};
 
@@ -65,6 +66,12 @@ async fn named(
 ) -> Result<Option<ProjectId>, Problem> {
     if membership.grants.projects.as_ref().is_some_and(|granted| !granted.contains(&id)) {
         return Ok(None);
+    }
+    if id.is_system() {
+        // Who is limited to projects sees nothing of the organisation as a whole.
+        let may_see = membership.grants.projects.is_none() && may(membership.role, Capability::SystemLog);
+        let own = may_see && system_log::project(app, membership.tenant_id).await? == id;
+        return Ok(own.then_some(id));
     }
     let known = app.service.control.projects_named(membership.tenant_id, vec![id]).await;
     Ok(known.map_err(of_control)?.first().map(|project| project.id))

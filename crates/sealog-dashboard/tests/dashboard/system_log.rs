@@ -81,6 +81,26 @@ fn the_log_is_for_those_whose_role_includes_it_and_who_see_the_whole_organisatio
 }
 
 #[test]
+fn a_link_to_an_entry_leads_to_it_for_those_alone_who_see_the_log() {
+    let stage = stage();
+    stage.signed_in(5).get(&events_path(1));
+    let project = stage.system_chain(1).project_id;
+    let events = format!("/app/p/{project}/live/events");
+    let mut owner = stage.signed_in(1);
+    let list = owner.get(&path(1));
+    let log_id = list.text().split(&format!("{events}/")).nth(1).unwrap()[..26].to_owned();
+    let link = format!("/app/e/{log_id}?p={project}");
+    assert_eq!(owner.get(&link).location(), Some(format!("{events}/{log_id}")));
+    stage.signed_in(3).get(&link).is_problem(404, "read/not_found");
+    let grants = Grants { projects: Some(vec![project_id(1)]), from_ms: None, until_ms: None };
+    stage.member_with(6, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(6);
+    stage.signed_in(6).get(&link).is_problem(404, "read/not_found");
+    stage.member(7, 2, Role::Owner);
+    stage.signed_in(7).get(&link).is_problem(404, "read/not_found");
+}
+
+#[test]
 fn each_entry_is_a_sentence_with_the_address_of_the_person_and_is_filtered_by_person() {
     let stage = stage();
     stage.member(7, 2, Role::Owner);
