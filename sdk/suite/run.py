@@ -88,7 +88,9 @@ class Driver:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self.process.stdin.close()
+        # A driver that has ended took nothing of what was written; closing says so once more.
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.log.close()
 
 
