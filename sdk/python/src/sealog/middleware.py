@@ -68,7 +68,7 @@ class SealogMiddleware:
 
 def django_middleware(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Django middleware, for sync and async views."""
-    from django.conf import settings  # type: ignore[import-not-found,unused-ignore]
+    from django.conf import settings  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     proxies = TrustedProxies(getattr(settings, "SEALOG_TRUSTED_PROXIES", ()))
 
