@@ -77,6 +77,11 @@ impl Server {
         Server { stop: Stop::new() }
     }
 
+    /// What ends with this server waits for it.
+    pub fn stopping(&self) -> &Stop {
+        &self.stop
+    }
+
     /// No more connections are accepted; those that are idle are closed, and requests under way are finished.
     pub fn stop(&self) {
         self.stop.stop();

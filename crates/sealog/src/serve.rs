@@ -3,7 +3,6 @@
 use std::io::{IsTerminal, stderr};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,19 +19,19 @@ use sealog_server::config::Config;
 use sealog_server::tls::Tls;
 use sealog_server::{App, Server, background};
 use sealog_service::evidence::search::Work;
+use sealog_service::jobs::supervise::Loop;
 use sealog_service::people::admin::Admin;
 use sealog_service::records::system_chain::Wake;
 use sealog_store::clock::GuardedWorld;
-use sealog_store::supervise::caught;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Store, StoreError, embedded};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::Notify;
 
 use crate::admin::host::Host;
 use crate::admin::socket::AdminSocket;
 use crate::config::Settings;
+use crate::otlp::Exporter;
 use crate::supervisor::{Pulses, Supervisor};
 use crate::{config, demo_mark, first_run, logging, traces};
 
@@ -151,7 +150,7 @@ pub(crate) fn serve(
     }
     supervisor.ready(&format!("listening on {address}"));
     let listeners = Listeners { main: listener, address, metrics, console, plain };
-    let watched = Watched { supervisor, pulses: Pulses::of(cores()), stop, traces: Box::pin(traces) };
+    let watched = Watched { supervisor, pulses: Pulses::of(cores()), stop, traces };
     serve_on_all_cores(&main, (&app, &pages), listeners, watched, failure, &admin)?;
     drop(app);
     store.close();
@@ -334,7 +333,7 @@ struct Watched {
     pulses: Pulses,
     stop: Stop,
     /// Sends traces, if anybody wants them.
-    traces: Pin<Box<dyn Future<Output = ()> + Send>>,
+    traces: Option<Exporter>,
 }
 
 /// Whether a new start would help: the store's writer is stuck, or an event loop is. A full disk or a
@@ -374,9 +373,11 @@ fn serve_on_all_cores(
         threads.push(thread.map_err(|error| error.to_string())?);
     }
     equip(main, pulses.clone().beat(0));
-    main.spawn(go_on_without("the sender of traces", traces));
-    main.block_on(async {
-        let stopping = Notify::new();
+    let supervision = &app.service.supervision;
+    let sends_traces =
+        supervision.supervise(Loop::new("traces", || send(traces.as_ref())), server.stopping());
+    let admin = Loop::new("admin_socket", || admin.serve(server.stopping().stopped()));
+    let serves = async {
         let mut seen = Vec::new();
         let fed = supervisor.feed(|| progress(&*app.service.store, &pulses, &mut seen));
         let stop = async {
@@ -390,7 +391,6 @@ fn serve_on_all_cores(
             supervisor.stopping();
             server.stop();
             pages.dashboard.stop_streams();
-            stopping.notify_one();
         };
         tokio::join!(
             stop,
@@ -412,8 +412,15 @@ fn serve_on_all_cores(
                 }
             },
             background::run(Arc::clone(app), &server),
-            go_on_without("the administrative socket", admin.serve(stopping.notified()))
+            supervision.supervise(admin, server.stopping())
         );
+    };
+    main.block_on(async {
+        // Until the last answer is given: its span is sent, too.
+        tokio::select! {
+            () = serves => {}
+            () = sends_traces => {}
+        }
     });
     for thread in threads {
         thread.join().map_err(|_| "panic in an event loop".to_owned())??;
@@ -439,15 +446,12 @@ async fn reload_when_told(tls: Option<&Tls>) {
     }
 }
 
-/// What the server can do without. Its panic ends nothing else, and it comes back with the next start.
-async fn go_on_without(what: &str, run: impl Future<Output = ()>) {
-    if let Err(panic) = caught(run).await {
-        tracing::error!(
-            what,
-            panic,
-            "panic in a part of the server; all other parts keep running, restart the server to get it back"
-        );
+/// Sends traces for as long as there are requests to trace.
+async fn send(traces: Option<&Exporter>) {
+    if let Some(exporter) = traces {
+        exporter.run().await;
     }
+    std::future::pending().await
 }
 
 /// An event loop on this thread.

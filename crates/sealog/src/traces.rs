@@ -2,7 +2,7 @@
 
 use sealog_server::config::Config;
 
-use crate::otlp::{self, Settings};
+use crate::otlp::{self, Exporter, Settings};
 
 fn settings() -> Result<Option<Settings>, String> {
     Settings::from_variables(|name| std::env::var(name).ok())
@@ -16,17 +16,11 @@ pub(crate) fn receiver() -> Result<Option<String>, String> {
     Ok(Some(endpoint))
 }
 
-/// Turns on tracing if the variables ask for it; returns the task that sends the traces.
-pub(crate) fn begin(config: &mut Config) -> Result<impl Future<Output = ()> + Send + 'static, String> {
-    let mut sending = None;
-    if let Some(settings) = settings()? {
-        tracing::info!(endpoint = settings.endpoint, "sending request traces over OTLP");
-        let (traces, exporter) = otlp::open(settings)?;
-        (config.traces, sending) = (Some(traces), Some(exporter));
-    }
-    Ok(async {
-        if let Some(exporter) = sending {
-            exporter.run().await;
-        }
-    })
+/// Turns on tracing if the variables ask for it; returns what sends the traces.
+pub(crate) fn begin(config: &mut Config) -> Result<Option<Exporter>, String> {
+    let Some(settings) = settings()? else { return Ok(None) };
+    tracing::info!(endpoint = settings.endpoint, "sending request traces over OTLP");
+    let (traces, exporter) = otlp::open(settings)?;
+    config.traces = Some(traces);
+    Ok(Some(exporter))
 }

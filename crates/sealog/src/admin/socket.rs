@@ -121,10 +121,10 @@ impl AdminSocket {
     async fn listen(&self) -> Result<Listening, String> {
         let text = |error: io::Error| error.to_string();
         // The embedded store has locked the directory. Beside a database a command may be at work there, or
-        // another server by mistake.
-        if !self.host.opened.is_embedded() {
+        // another server by mistake. After a panic the lock is there already.
+        if !self.host.opened.is_embedded() && self.lock.get().is_none() {
             let lock = self.await_lock().await.map_err(text)?;
-            self.lock.set(lock).expect("it listens once");
+            self.lock.set(lock).expect("one loop listens");
         }
         let owner = fs::metadata(&self.data_dir).map_err(text)?.uid();
         let listener = self.bind()?;
@@ -251,4 +251,70 @@ async fn read_request(stream: &mut UnixStream) -> io::Result<Result<Request, Str
 
 async fn send(stream: &mut UnixStream, bytes: &[u8]) -> io::Result<()> {
     timeout(CLIENT_DEADLINE, stream.write_all(bytes)).await.map_err(|_| io::ErrorKind::TimedOut)?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use sealog_engine::{OpenOptions, Opened, Place};
+    use sealog_service::Stop;
+    use sealog_service::jobs::supervise::{Loop, Supervision};
+    use sealog_service::records::system_chain::Wake;
+    use sealog_store::world::SystemWorld;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// The first bytes of a greeting, once the socket is there.
+    async fn greeted(data_dir: &Path) -> [u8; 8] {
+        let mut greeting = [0; 8];
+        loop {
+            if let Ok(mut client) = UnixStream::connect(socket_path(data_dir)).await
+                && client.read_exact(&mut greeting).await.is_ok()
+            {
+                return greeting;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    #[test]
+    fn a_socket_whose_loop_has_panicked_takes_commands_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = dir.path().join("data");
+        let world = Arc::new(SystemWorld);
+        let options = OpenOptions { allow_unsafe_storage: true, ..OpenOptions::default() };
+        let opened = Opened::open(&Place::Embedded, &data_dir, options, world.clone()).unwrap();
+        let console_url = Err("there is none".into());
+        let host = Host { opened: opened.clone(), world, app_url: None, console_url, wake: Wake::default() };
+        let socket = AdminSocket::new(data_dir.clone(), host);
+        let (supervision, begun, panic) = (Supervision::new(|_| {}), AtomicU64::new(0), Notify::new());
+        let admin = Loop::new("admin_socket", || async {
+            begun.fetch_add(1, Ordering::Relaxed);
+            tokio::select! {
+                () = socket.serve(std::future::pending()) => {}
+                () = panic.notified() => panic!("asked for by a test"),
+            }
+        });
+        let client = async {
+            greeted(&data_dir).await;
+            panic.notify_one();
+            while begun.load(Ordering::Relaxed) < 2 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            greeted(&data_dir).await
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let stop = Stop::new();
+        let greeting = runtime.block_on(async {
+            tokio::select! {
+                () = supervision.supervise(admin, &stop) => unreachable!("nothing stops it"),
+                greeting = timeout(Duration::from_secs(60), client) => greeting.unwrap(),
+            }
+        });
+        assert!(greeting.starts_with(b"{\"sealog"), "{greeting:?}");
+        drop(socket);
+        opened.close();
+    }
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use sealog_client::Once;
 use sealog_server::traces::{Answered, Traces};
+use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 pub(crate) use settings::Settings;
@@ -55,7 +56,8 @@ impl Traces for Collector {
 pub(crate) struct Exporter {
     settings: Settings,
     receiver: Once,
-    queue: Receiver<Span>,
+    /// Locked by the one run that sends; the next one takes over what waits.
+    queue: Mutex<Receiver<Span>>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -66,15 +68,16 @@ pub(crate) fn open(settings: Settings) -> Result<(Arc<dyn Traces>, Exporter), St
     let (sender, queue) = channel(QUEUE_MAX);
     let dropped = Arc::new(AtomicU64::new(0));
     let collector = Collector { settings: settings.clone(), queue: sender, dropped: Arc::clone(&dropped) };
-    Ok((Arc::new(collector), Exporter { settings, receiver, queue, dropped }))
+    Ok((Arc::new(collector), Exporter { settings, receiver, queue: Mutex::new(queue), dropped }))
 }
 
 impl Exporter {
-    /// Sends until it is dropped. A receiver that fails costs its spans and nothing else.
-    pub(crate) async fn run(mut self) {
+    /// Sends until the collector is dropped. A receiver that fails costs its spans and nothing else.
+    pub(crate) async fn run(&self) {
+        let mut queue = self.queue.lock().await;
         let mut fails = false;
         loop {
-            let batch = self.collect().await;
+            let batch = self.collect(&mut queue).await;
             if batch.is_empty() {
                 return;
             }
@@ -101,13 +104,13 @@ impl Exporter {
     }
 
     /// What comes within the delay, or as much as one request may have; nothing at the end.
-    async fn collect(&mut self) -> Vec<Span> {
+    async fn collect(&self, queue: &mut Receiver<Span>) -> Vec<Span> {
         let mut batch = Vec::new();
-        let Some(first) = self.queue.recv().await else { return batch };
+        let Some(first) = queue.recv().await else { return batch };
         batch.push(first);
         let more = async {
             while batch.len() < BATCH_MAX {
-                match self.queue.recv().await {
+                match queue.recv().await {
                     Some(span) => batch.push(span),
                     None => return,
                 }
@@ -123,6 +126,8 @@ mod tests {
     use std::net::TcpListener;
 
     use sealog_core::id::{RequestId, Ulid};
+    use sealog_service::Stop;
+    use sealog_service::jobs::supervise::{Loop, Supervision};
     use serde_json::Value;
 
     use super::*;
@@ -157,12 +162,21 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_gets_a_span_for_a_request_in_the_trace_of_its_caller() {
+    fn a_receiver_gets_a_span_for_a_request_in_the_trace_of_its_caller_also_after_a_panic() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (traces, exporter) =
             open(settings(&format!("http://{}", listener.local_addr().unwrap()))).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let sending = std::thread::spawn(move || runtime.block_on(exporter.run()));
+        // The first run panics before it has sent anything, and the second one sends what waited.
+        let supervision = Supervision::new(|_| {
+            static BEGUN: AtomicU64 = AtomicU64::new(0);
+            assert!(BEGUN.fetch_add(1, Ordering::Relaxed) > 0, "asked for by a test");
+        });
+        let sending = std::thread::spawn(move || {
+            let traces = Loop::new("traces", || exporter.run());
+            runtime.block_on(supervision.supervise(traces, &Stop::new()));
+            assert_eq!(supervision.restarts()["traces"], 1);
+        });
         traces.answered(&answered(Some(b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")));
         // A receiver that fails costs its spans; the next ones are sent.
         heard(&listener, "503 Service Unavailable");
