@@ -79,7 +79,7 @@ pub fn create(
     let to = matches.get_one::<String>("dir").expect("clap asks for it").as_str();
     if *store != engine::Place::Embedded {
         return Err(Failure::usage(
-            "this store is a database: back it up with its own tools, and record its heads with `sealog backup heads` (docs/operating.md)",
+            "this store is a database: back it up with its own tools, and record its heads with `sealog backup heads` (docs/operating-postgres.md)",
         ));
     }
     let pace = Pace { gentle: !matches.get_flag("fast") };

@@ -19,10 +19,10 @@ pub(super) fn command() -> Command {
         .about("Record the last event of every chain of a database, to check a restore")
         .long_about(
             "Record the last event of every chain of a PostgreSQL database, with its hash, in DIR.\n\n\
-                 Back up the database with its own tools (docs/operating.md). They cannot detect missing \
-                 events after a restore. So run this command after each backup, if possible on another \
-                 machine than the database, and run `sealog restore check` after a restore. You can run it \
-                 as often as you like; each run adds one small file.",
+                 Back up the database with its own tools (docs/operating-postgres.md). They cannot detect \
+                 missing events after a restore. So run this command after each backup, if possible on \
+                 another machine than the database, and run `sealog restore check` after a restore. You can \
+                 run it as often as you like; each run adds one small file.",
         )
         .after_help(EXIT_CODES)
         .arg(dir_argument("Directory for the recorded heads; --store names the database"))

@@ -47,6 +47,8 @@ pub(crate) const FILES: &[File] = files! {
     "Prove" "verify-it-yourself" "Verify it yourself" "verify-it-yourself.md" false;
     "Prove" "format" "Format" "format.md" false;
     "Run" "operating" "Operating" "operating.md" false;
+    "Run" "operating-postgres" "PostgreSQL store" "operating-postgres.md" false;
+    "Run" "operating-reference" "Operating reference" "operating-reference.md" false;
     "Run" "settings" "Settings" "settings.md" false;
     "Run" "reliability" "Reliability" "reliability.md" false;
     "Look up" "spec" "Specification" "spec.md" false;

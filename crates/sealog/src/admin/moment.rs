@@ -23,7 +23,7 @@ pub(crate) struct Request {
 pub(crate) async fn take(host: &Host, request: Request) -> Result<Taken, String> {
     let (store, control) = (host.opened.store(), host.opened.control());
     if store.segments().is_none_or(|segments| segments.directory().is_none()) {
-        return Err("this store is a database: back it up with its own tools, and record its heads with `sealog backup heads` (docs/operating.md)".into());
+        return Err("this store is a database: back it up with its own tools, and record its heads with `sealog backup heads` (docs/operating-postgres.md)".into());
     }
     let (moment, projects) = match request.copy_to {
         Some(path) => (copies::take(&store, control, path).await, Vec::new()),

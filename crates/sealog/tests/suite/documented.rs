@@ -3,6 +3,7 @@
 //! `docs/snippets.rs`.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -154,7 +155,7 @@ fn project_of(export: &Path) -> String {
 
 /// Which tests run, compare or read the blocks of a page, by their language. They take all of them, so that
 /// another block of the same kind is run as well.
-const RUN_BY: [(&str, &str, &str); 19] = [
+const RUN_BY: [(&str, &str, &str); 21] = [
     ("README.md", "sh", "documented.rs"),
     ("docs/command-line.md", "sh", "documented.rs"),
     ("docs/command-line.md", "toml", "docs/snippets.rs"),
@@ -162,6 +163,8 @@ const RUN_BY: [(&str, &str, &str); 19] = [
     ("docs/concepts.md", "sh", "docs.rs"),
     ("docs/operating.md", "sh", "documented.rs"),
     ("docs/operating.md", "yaml", "docs/snippets.rs"),
+    ("docs/operating-postgres.md", "sh", "documented.rs"),
+    ("docs/operating-reference.md", "sh", "documented.rs"),
     ("docs/quickstart.md", "json", "docs.rs"),
     ("docs/quickstart.md", "sh", "docs.rs"),
     ("docs/sdk-go.md", "go", "sdk/go/docs_test.go"),
@@ -280,14 +283,25 @@ fn operate(data: &Path, env: &[(&str, &str)], text: &str) -> String {
     said
 }
 
+/// The pages for operators.
+const OPERATING: [&str; 3] = ["operating.md", "operating-postgres.md", "operating-reference.md"];
+
 #[test]
 fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
-    let run = of_page("operating.md", "sh");
-    assert!(run.len() >= 7, "the blocks are found: {}", run.len());
+    let run: Vec<Block> = OPERATING.iter().flat_map(|page| of_page(page, "sh")).collect();
+    assert!(run.len() >= 9, "the blocks are found: {}", run.len());
     let cluster = sealog_testing::postgres::cluster();
     for Block { section, text, .. } in run {
         match section.as_str() {
-            "## Choosing a store" => {
+            "## The operator token" => {
+                let (dir, data) = data_dir();
+                let said = operate(&data, &[], &text);
+                let setting = "operator_token = \"(secret)\"  # SEALOG_OPERATOR_TOKEN_FILE\n";
+                assert!(said.contains(setting), "{said}");
+                let file = std::fs::metadata(dir.path().join("operator_token")).unwrap();
+                assert_eq!(file.permissions().mode() & 0o777, 0o600);
+            }
+            "## Start a server on a database" => {
                 let (database, (_dir, data)) = (cluster.database(), data_dir());
                 let url = "postgres://sealog_node:…@db.internal/sealog?sslmode=verify-full";
                 let mut command =
@@ -296,20 +310,20 @@ fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
                 start(command).stop();
                 assert!(!database.sql("SELECT store_id FROM sealog.store").is_empty());
             }
-            "## A lost password" => {
+            "### A lost password" => {
                 let stage = Stage::new();
                 let (_, tenants, _) = stage.operate(&["admin", "tenant", "list", "--json"]);
                 let tenant: serde_json::Value =
                     serde_json::from_str(tenants.lines().next().unwrap()).unwrap();
                 let tenant = tenant["tenant_id"].as_str().unwrap();
                 let made = format!(
-                    "printf 'a long password of eight words or so\\n' | sealog admin user create somebody@example.com --tenant {tenant} --role owner --password-stdin"
+                    "printf 'a long password of eight words or so\\n' | sealog admin user create person@example.com --tenant {tenant} --role owner --password-stdin"
                 );
                 shell(&stage, &made);
                 let said = operate(&stage.data, &[], &text);
                 assert!(said.starts_with(&format!("http://{}/app/reset", stage.address)), "{said}");
             }
-            "## Accepting a loss" => {
+            "### Accepting a loss" => {
                 let (_dir, data) = data_dir();
                 let (_, project, _) = with_a_loss(&data);
                 let text = with(&text, &[("7d444840-9dc0-41d1-b245-5ffdce74fad2", &*project)]);
@@ -329,8 +343,8 @@ fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
                 assert!(said.contains("end with the same hash in both stores"), "{said}");
             }
             // tests/backup runs them: made.rs, replicate.rs and replicate_database.rs.
-            "## Backup and restore" | "### A replica on another machine" | "### A replica of a database" => {}
-            other => panic!("docs/operating.md, {other:?}: no test runs this block:\n{text}"),
+            "## Backup and restore" | "### A replica on another machine" | "## A replica of a database" => {}
+            other => panic!("{OPERATING:?}, {other:?}: no test runs this block:\n{text}"),
         }
     }
 }

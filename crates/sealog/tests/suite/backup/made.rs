@@ -338,14 +338,14 @@ fn the_data_of_every_earlier_build_is_backed_up_and_restored() {
 fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
     let stage = Stage::new();
     stage.fill(&chains(), 2);
-    assert!(shell(&stage, &documented("## Backup and restore")).contains("complete"));
+    assert!(shell(&stage, &documented("operating.md", "## Backup and restore")).contains("complete"));
     assert_eq!(heads(&stage.path("restored")), heads(&stage.data()));
 }
 
-/// The first block of commands in a section of docs/operating.md.
-pub fn documented(section: &str) -> String {
-    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating.md");
-    let text = std::fs::read_to_string(guide).unwrap();
+/// The first block of commands in a section of a page of docs/.
+pub fn documented(page: &str, section: &str) -> String {
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let text = std::fs::read_to_string(docs.join(page)).unwrap();
     let rest = text.split_once(&format!("\n{section}\n")).expect("the section is there").1;
     // Without its language, which ends the line of the fence.
     rest.split("```").nth(1).unwrap().split_once('\n').unwrap().1.trim().to_owned()

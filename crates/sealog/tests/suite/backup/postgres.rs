@@ -1,5 +1,5 @@
-//! A database that is restored to an earlier point by its own tools: the walk of docs/operating.md, "Backup
-//! and point-in-time recovery".
+//! A database that is restored to an earlier point by its own tools: the steps of docs/operating-postgres.md,
+//! "Backup and point-in-time recovery".
 
 use std::path::Path;
 

@@ -130,7 +130,7 @@ fn a_replica_follows_says_how_far_behind_it_is_and_is_restored_with_the_same_hea
     let (code, _, error) = once(&server, &stage);
     assert_eq!(code, Some(0), "{error}");
     // As the operating guide has it, but for the names.
-    let guide = super::made::documented("### A replica on another machine");
+    let guide = super::made::documented("operating.md", "### A replica on another machine");
     let address = format!("http://{}", server.address);
     let command = guide.replace('…', TOKEN).replace("https://log.example.org", &address);
     super::made::shell(&stage, &format!("{command} --once"));

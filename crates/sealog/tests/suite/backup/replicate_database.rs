@@ -82,7 +82,7 @@ fn a_copy_of_a_database_follows_says_how_far_it_is_and_a_server_goes_on_from_it(
     });
     drop(follower);
     // As the operating guide has it, but for the names: it finds what is there, and goes on.
-    let guide = super::made::documented("### A replica of a database");
+    let guide = super::made::documented("operating-postgres.md", "## A replica of a database");
     std::fs::write(stage.path("database.url"), database.url()).unwrap();
     super::made::shell(&stage, &format!("{} --once", guide.trim()));
     server.stop();
