@@ -126,6 +126,19 @@ fn is_for_a_reader(name: &str) -> bool {
             .any(|end| name.ends_with(end))
 }
 
+/// What proves something that the event itself does not say: a digest, or the place of an event in a chain.
+/// The reader of a digest can try values until one fits, and learns what is masked.
+fn proves_something(name: &str, value: &str) -> bool {
+    const NAMES: [&str; 6] = ["hash", "prev_hash", "chain_seq", "proof", "checksum", "signature"];
+    const ENDS: [&str; 6] = ["_hash", "_digest", "_md5", "_sha1", "_sha256", "_checksum"];
+    // `sha256:…` and `sha256-…` name the function first.
+    let digits = value.rsplit([':', '-']).next().unwrap_or(value);
+    let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    NAMES.contains(&name)
+        || ENDS.iter().any(|end| name.ends_with(end))
+        || (is_hex && matches!(digits.len(), 40 | 56 | 64 | 96 | 128))
+}
+
 /// Kinds of resources that are people.
 fn is_person(resource_type: &str) -> bool {
     [
@@ -196,7 +209,7 @@ pub fn suggest(view: &EventView, subject: &Subject) -> Suggested {
 
 fn look_into_metadata(view: &EventView, subject: &Subject, is_own: bool, found: &mut Suggested) {
     let Some(metadata) = view.field("metadata") else { return };
-    let mut others = Vec::new();
+    let (mut others, mut proofs) = (Vec::new(), Vec::new());
     metadata.leaves("metadata", &mut |path, node| {
         // Names are disclosed as they stand, unless a reviewer masks what they name.
         let is_name_to_read = path.split('.').skip(1).any(may_name_somebody);
@@ -216,6 +229,8 @@ fn look_into_metadata(view: &EventView, subject: &Subject, is_own: bool, found: 
                 true => found.values.push((value.to_owned(), ValueKind::Own)),
                 false => others.push((path.to_owned(), NOT_DISCLOSED, value.to_owned(), ValueKind::Other)),
             }
+        } else if proves_something(&name, value) {
+            proofs.push(path.to_owned());
         } else if matches!(node, Node::Text(_)) {
             let is_long = value.chars().nth(SHORT_CHARS).is_some();
             if !is_name_to_read && (is_for_a_reader(&name) || is_long || value.contains('@')) {
@@ -232,6 +247,10 @@ fn look_into_metadata(view: &EventView, subject: &Subject, is_own: bool, found: 
     for (path, label, value, kind) in others {
         found.mask(&path, label);
         found.values.push((value, kind));
+    }
+    match found.masks.is_empty() {
+        true => found.flags.extend(proofs),
+        false => proofs.iter().for_each(|path| found.mask(path, NOT_DISCLOSED)),
     }
 }
 
@@ -492,6 +511,27 @@ pub(super) mod tests {
         let written = shown.field("metadata").unwrap().to_json();
         assert!(!written.contains("usr_77") && written.contains("TREATMENT") && written.contains("p-20931"));
         assert!(shown.field("actor_id").unwrap().is_masked());
+    }
+
+    #[test]
+    fn a_digest_beside_something_masked_is_masked_too_and_one_alone_is_for_a_reviewer() {
+        let sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+        let metadata = format!(
+            r#"{{"original":"sha256:{sha256}","customer_md5":"x","chain_seq":7,"id":"{}","total":41}}"#,
+            &sha256[..32]
+        );
+        let of = |actor: &str| {
+            suggest(
+                &view(&format!(r#"{{"action":"a","actor_id":"{actor}","metadata":{metadata}}}"#)),
+                &subject(),
+            )
+        };
+        let expected = ["metadata.original", "metadata.customer_md5", "metadata.chain_seq"];
+        let by_other = of("usr_4821");
+        assert_eq!(paths(&by_other), [&["actor_id", "ip_address", "city"][..], &expected].concat());
+        assert_eq!(by_other.flags, Vec::<String>::new());
+        let own = of("p-20931");
+        assert_eq!((paths(&own), own.flags.as_slice()), (vec![], &expected.map(str::to_owned)[..]));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Cases of data subjects from the search to the package, on both stores.
 
+use std::collections::HashSet;
 use std::io::{Cursor, Read};
 use std::sync::Arc;
 use std::time::Duration;
@@ -476,6 +477,73 @@ fn a_package_has_what_was_included_and_nothing_of_staff_or_of_what_was_excluded(
         assert_eq!(unlocked(&encrypted), files);
         let told = format!("{:?}", stage.records());
         assert!(!told.contains("correct horse") && !told.contains("20931"), "{told}");
+    });
+}
+
+/// A hash of an event lets its reader try values until one fits, and so does a proof. Its number says how much
+/// the organisation logs of others.
+#[test]
+fn a_package_has_no_hash_number_or_proof_of_its_events() {
+    on_both(|stage| {
+        // Numbers that nothing else in a package looks like.
+        let others = vec![r#"{"action":"user.login","actor_id":"somebody-else"}"#; 340];
+        stage.send(2, &others);
+        stage.send(2, &EVENTS);
+        let sha256 = Hash(Sha256::digest(b"usr_4821").into()).to_string();
+        stage.send(
+            2,
+            &[&format!(
+                r#"{{"action":"data.viewed","actor_id":"usr_4821","metadata":{{"patient_id":"p-20931","by_sha256":"{sha256}"}}}}"#
+            )],
+        );
+        let case = stage.jane();
+        let search = stage.searched(&case);
+        stage.include_all(&case, &search);
+        let case = stage.to(&case, CaseState::Approved);
+        let files = files(&stage.download(&case, &stage.package(&case), None), None);
+        let mut secrets = vec![sha256];
+        for found in stage.found(&search) {
+            let log_id = sealog_core::id::Ulid::parse(&found.new.log_id).unwrap();
+            let event = wait(stage.store.get(chain(2), log_id)).unwrap().unwrap();
+            let sealed = &event.sealed;
+            assert!(sealed.chain_seq > 340);
+            secrets.extend([sealed.hash.to_string(), sealed.prev_hash.to_string()]);
+            secrets.extend([sealed.chain_seq.to_string(), found.new.project_id.to_string()]);
+        }
+        assert_eq!(secrets.len(), 6 * 4 + 1);
+        for (name, text) in &files {
+            // As a word: a digest of a file can have the digits of a number in it.
+            let words: HashSet<&str> =
+                text.split(|character: char| !character.is_alphanumeric() && character != '-').collect();
+            for secret in &secrets {
+                assert!(!words.contains(secret.as_str()), "{secret} is in {name}");
+            }
+        }
+        let known = [
+            "reference",
+            "timestamp",
+            "local_time",
+            "project",
+            "action",
+            "description",
+            "found",
+            "category",
+            "actor_id",
+            "actor_type",
+            "resource",
+            "resource_type",
+            "session_id",
+            "ts_client",
+            "ip_address",
+            "country",
+            "city",
+            "metadata",
+        ];
+        let of = |name: &str| files.iter().find(|(known, _)| known == name).unwrap().1.as_str();
+        let events: Value = serde_json::from_str(of("events.json")).unwrap();
+        for name in events.as_array().unwrap().iter().flat_map(|event| event.as_object().unwrap().keys()) {
+            assert!(known.contains(&name.as_str()), "{name}");
+        }
     });
 }
 
