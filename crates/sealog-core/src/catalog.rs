@@ -41,6 +41,9 @@ pub struct Entry {
     pub action: String,
     pub category: String,
     pub description: String,
+    /// The same for a person who has never seen a log, true of both who acted and who was concerned. No API
+    /// has it: packages for data subjects do.
+    pub plain: String,
     pub frameworks: Vec<EntryFramework>,
     pub required_fields: Vec<String>,
     pub optional_fields: Vec<String>,
@@ -350,6 +353,21 @@ mod tests {
         "config.changed",
         "deploy.completed",
     ];
+
+    #[test]
+    fn every_action_has_a_sentence_of_its_own_for_lay_people() {
+        let mut said = std::collections::HashSet::new();
+        for Entry { action, plain, .. } in &Catalog::builtin().entries {
+            assert!(plain.starts_with(char::is_uppercase) && plain.ends_with('.'), "{action}");
+            assert!(plain.len() <= 100 && !plain.contains(['_', ';', '(']), "{action}: {plain}");
+            for jargon in ["audit", "credential", "subject", "session", "ICT", "PHI", "controller", "log "] {
+                assert!(!plain.contains(jargon), "{action}: {jargon}");
+            }
+            // Frameworks name some things twice; what is said of them is the same.
+            said.insert(plain.as_str());
+        }
+        assert!(said.len() > 150, "{}", said.len());
+    }
 
     fn admit(
         action: &str,
