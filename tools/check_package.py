@@ -5,7 +5,7 @@
 
 What is checked: the package has the files that it should have and no others; each has the size and the SHA-256 that the
 manifest says; every byte of the archive belongs to a file that is listed; events.json and events.csv have the same events;
-no HTML page has a script or loads anything. With --without, that a text (an identifier of a member of staff, the log_id of
+no HTML page has a script or loads anything; no event has its hash or its number. With --without, that a text (an identifier of a member of staff, the log_id of
 an excluded event) is nowhere: not in a name, not in a file, in no case and in no form in which HTML or JSON would write it.
 
 Exit code: 0 if all is well, 1 if something is wrong, 2 if the package cannot be read. A package with a password cannot be
@@ -24,7 +24,9 @@ import sys
 import unicodedata
 import zipfile
 
-FILES = ["letter.html", "your-data.html", "events.json", "events.csv", "explanation.html", "manifest.json"]
+FILES = ["letter.html", "your-data.html", "events.json", "events.csv", "explanation.html", "1-start-here.html", "manifest.json"]
+# What an event is sealed with: with it a reader could try values until one fits what is masked.
+SEALS = {"hash", "prev_hash", "chain_seq", "proof"}
 MANIFEST = "manifest.json"
 TYPE = "sealog.disclosure.v1"
 # Attributes that load something, and elements that run or load something.
@@ -155,9 +157,11 @@ def check_events(manifest, files, expected):
     """The same events in JSON, in CSV and in the page for people."""
     problems = []
     try:
-        as_json = [event["reference"] for event in json.loads(files.get("events.json", b""))]
+        listed = json.loads(files.get("events.json", b""))
+        as_json = [event["reference"] for event in listed]
     except (ValueError, KeyError, TypeError) as error:
         return ["events.json cannot be read: %r" % error]
+    problems += ["events.json has %s of an event" % name for name in sorted(SEALS.intersection(set().union(*listed)))]
     csv.field_size_limit(1 << 30)
     rows = list(csv.DictReader(io.StringIO(files.get("events.csv", b"").decode("utf-8-sig"), newline="")))
     if [row.get("reference") for row in rows] != as_json:

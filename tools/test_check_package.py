@@ -29,6 +29,7 @@ def contents(**changed):
         "events.json": json.dumps([{"reference": "A1", "note": "by a staff member"}, {"reference": "A2"}]).encode(),
         "events.csv": "\ufeffreference,note\r\n\"A1\",\"'=1\"\r\n\"A2\",\"\"\r\n".encode(),
         "explanation.html": page("<h1>Rights</h1>"),
+        "1-start-here.html": page("<h1>What we found</h1>"),
     }
     files.update({name.replace("__", "."): content for name, content in changed.items()})
     return files
@@ -60,6 +61,11 @@ class CheckPackage(unittest.TestCase):
         self.assertWrong(data, "letter.html has another SHA-256")
         data = package(contents(), raw={"letter.html": page("<p>Dear</p>")})
         self.assertWrong(data, "bytes, and the manifest says")
+
+    def test_a_hash_or_a_number_of_an_event_is_found(self):
+        for name in ["hash", "prev_hash", "chain_seq"]:
+            listed = json.dumps([{"reference": "A1"}, {"reference": "A2", name: "9"}]).encode()
+            self.assertWrong(package(contents(events__json=listed)), "events.json has %s of an event" % name)
 
     def test_a_file_too_many_or_too_few_is_found(self):
         files = contents(evil__txt=b"x")

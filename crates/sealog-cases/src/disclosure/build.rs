@@ -9,7 +9,7 @@ use sha2::Sha256;
 use super::finder::kinds_for_person;
 use super::node::EventView;
 use super::package::archive::ArchiveWriter;
-use super::package::documents::{self, About, Item, YourData};
+use super::package::documents::{self, About, Item, Summary, YourData};
 use super::package::{EVENTS_CSV, EVENTS_JSON, YOUR_DATA};
 use super::review::Disclosure;
 
@@ -36,6 +36,7 @@ pub(super) struct Build {
     pub file: Option<File>,
     pub at: usize,
     pub your_data: YourData,
+    pub summary: Summary,
     pub writer: ArchiveWriter,
     pub sha256: Sha256,
     pub pieces: u64,
@@ -68,7 +69,10 @@ impl Build {
         let item = Item { view: disclosed, project_id, found: kinds_for_person(kinds) };
         let mut out = Vec::new();
         match file {
-            File::YourData => out = self.your_data.put(&self.about, &item).into_bytes(),
+            File::YourData => {
+                self.summary.count(&self.about, &item.view, kinds);
+                out = self.your_data.put(&self.about, &item).into_bytes();
+            }
             File::Json => documents::put_json(&item, &self.about, self.writer.size() == 0, &mut out),
             File::Csv => documents::put_csv(&item, &self.about, &mut out),
         }

@@ -27,13 +27,15 @@ use super::desk::Disclosures;
 use super::letters::{self, law};
 use super::node::EventView;
 use super::package::archive::{ArchiveWriter, ENTRY_BYTES_MAX};
-use super::package::documents::{self, About, Privacy, YourData};
-use super::package::{EXPLANATION, LETTER, manifest};
+use super::package::documents::{self, About, Privacy, Summary, YourData};
+use super::package::{EXPLANATION, LETTER, START, manifest};
 use super::packages::{KIND, PACKAGE_BYTES_MAX, PIECE_BYTES, entries_to_text};
 use super::review::read_event;
-use super::words;
+use super::words::{self, Clocks};
 use sealog_service::jobs::{Step, Work};
+use sealog_service::people::organisation;
 use sealog_service::records::system_chain::{Actor, Recorder, actions};
+use sealog_service::zone;
 
 /// Events of a piece, and their bytes; the last may be as large as a body.
 const EVENTS_OF_PIECE: usize = 200;
@@ -180,11 +182,7 @@ impl PackageBuilder {
         let mut by_month: Vec<usize> = (0..events.len()).collect();
         by_month.sort_by_cached_key(|at| {
             let new = &events[*at].new;
-            (
-                sealog_core::time::iso_ms(new.timestamp_ms)[..7].to_owned(),
-                words::purpose(new.category.as_deref()),
-                *at,
-            )
+            (about.clocks.month_number(new.timestamp_ms), words::purpose(new.category.as_deref()), *at)
         });
         let mut random = [0; 8];
         desk.world.fill_random(&mut random);
@@ -206,6 +204,7 @@ impl PackageBuilder {
             rest: Vec::new(),
             manifest: None,
             about: Arc::new(about),
+            summary: Summary::default(),
         };
         build.writer.put(LETTER, documents::letter(&build.about).as_bytes());
         build.begin_file(File::YourData);
@@ -290,6 +289,7 @@ impl PackageBuilder {
                 build.writer.put(manifest::NAME, manifest.as_bytes());
                 build.writer.finish();
                 manifest
+                build.writer.put(START, build.summary.page(&build.about).as_bytes());
             }
         };
         build.manifest = Some(manifest.clone());
@@ -389,6 +389,8 @@ impl PackageBuilder {
             made_at_ms: package.new.created_at_ms,
             events: events.len() as u64,
             from_ms: case.scope.from_ms,
+        let zone = administration.setting(case.tenant_id, organisation::TIME_ZONE.into()).await?;
+        let zone = zone.as_deref().and_then(organisation::text);
             until_ms: case.scope.until_ms,
             letter: letter.map(|letter| letter.body).unwrap_or_default(),
             privacy: privacy(administration, case.tenant_id).await?,
@@ -402,6 +404,8 @@ impl PackageBuilder {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, (u64, Build)>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
+            received_at_ms: case.intake.received_at_ms,
+            clocks: Clocks::of(zone.as_deref().unwrap_or(zone::UTC)),
 
     fn take(&self, id: JobId) -> Option<Build> {
         self.lock().remove(&id).map(|(_, build)| build)

@@ -1,44 +1,66 @@
 //! Plain words for what events say: a package is read by people who have never seen a log.
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use sealog_core::event::{FIELDS, Shown};
-use sealog_core::time::iso_ms;
+use sealog_service::zone;
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-
-/// `November 2026`
-pub fn month(timestamp_ms: u64) -> String {
-    let iso = iso_ms(timestamp_ms);
-    format!("{} {}", month_name(&iso), &iso[..4])
+/// Times as the clocks of a place show them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    zone: TimeZone,
+    /// The place, as people call it.
+    pub place: String,
 }
 
-/// `14 November 2026, 16:02 UTC`
-pub fn moment(timestamp_ms: u64) -> String {
-    let iso = iso_ms(timestamp_ms);
-    format!("{}, {} UTC", day(timestamp_ms), &iso[11..16])
+impl Default for Clocks {
+    fn default() -> Clocks {
+        Clocks::of(zone::UTC)
+    }
 }
 
-/// `14 November 2026`
+impl Clocks {
+    /// By the name of a time zone; UTC where there is no such zone.
+    pub fn of(name: &str) -> Clocks {
+        let name = zone::canonical(name).unwrap_or_else(|| zone::UTC.into());
+        let place = name.rsplit('/').next().unwrap_or(&name).replace('_', " ");
+        Clocks { zone: zone::by_name(&name), place }
+    }
+
+    fn shown(&self, timestamp_ms: u64, form: &str) -> String {
+        let at = i64::try_from(timestamp_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        at.unwrap_or(Timestamp::MAX).to_zoned(self.zone.clone()).strftime(form).to_string()
+    }
+
+    /// `November 2026`
+    pub fn month(&self, timestamp_ms: u64) -> String {
+        self.shown(timestamp_ms, "%B %Y")
+    }
+
+    /// `2026-11`, in the order of time.
+    pub fn month_number(&self, timestamp_ms: u64) -> String {
+        self.shown(timestamp_ms, "%Y-%m")
+    }
+
+    /// `14 November 2026`
+    pub fn day(&self, timestamp_ms: u64) -> String {
+        self.shown(timestamp_ms, "%-d %B %Y")
+    }
+
+    /// `14 November 2026, 17:02 (Berlin)`
+    pub fn moment(&self, timestamp_ms: u64) -> String {
+        format!("{} ({})", self.shown(timestamp_ms, "%-d %B %Y, %H:%M"), self.place)
+    }
+
+    /// `2026-11-14 17:02:44`, for spreadsheets.
+    pub fn sortable(&self, timestamp_ms: u64) -> String {
+        self.shown(timestamp_ms, "%Y-%m-%d %H:%M:%S")
+    }
+}
+
+/// `14 November 2026`, of a day that has no zone.
 pub fn day(timestamp_ms: u64) -> String {
-    let iso = iso_ms(timestamp_ms);
-    format!("{} {} {}", iso[8..10].trim_start_matches('0'), month_name(&iso), &iso[..4])
-}
-
-fn month_name(iso: &str) -> &'static str {
-    let month: usize = iso[5..7].parse().unwrap_or(1);
-    MONTHS[month.clamp(1, 12) - 1]
+    Clocks::default().day(timestamp_ms)
 }
 
 /// What kind of processing a category of events is.
@@ -93,8 +115,15 @@ mod tests {
 
     #[test]
     fn times_and_names_read_as_people_write_them() {
-        assert_eq!(month(1_794_735_458_208), "November 2026");
-        assert_eq!(moment(1_794_735_458_208), "15 November 2026, 09:37 UTC");
+        let (utc, berlin) = (Clocks::default(), Clocks::of("Europe/Berlin"));
+        assert_eq!(utc.moment(1_794_735_458_208), "15 November 2026, 09:37 (UTC)");
+        assert_eq!(berlin.moment(1_794_735_458_208), "15 November 2026, 10:37 (Berlin)");
+        // The last half hour of a month elsewhere.
+        let late = sealog_core::time::parse_iso_ms("2026-11-30T23:30:00.000Z").unwrap();
+        assert_eq!((berlin.month(late), utc.month(late)), ("December 2026".into(), "November 2026".into()));
+        assert_eq!(Clocks::of("America/Los_Angeles").sortable(late), "2026-11-30 15:30:00");
+        assert_eq!(Clocks::of("Nowhere/Land"), utc);
+        assert!(berlin.moment(u64::MAX).contains("9999"));
         assert_eq!((sentence("data_subject_id"), sentence("")), ("Data subject id".into(), String::new()));
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use sealog_control::case_found::{BY_PERSON, MENTION, ON_PERSON};
 use sealog_core::catalog::Catalog;
 use sealog_core::event::{FIELDS, Field, Shown};
 use sealog_core::json;
@@ -10,7 +11,7 @@ use sealog_core::time::iso_ms;
 
 use super::markup::{FOOT, head, paragraphs, text};
 use crate::disclosure::node::{EventView, Node, OVERSIZED};
-use crate::disclosure::words;
+use crate::disclosure::words::{self, Clocks};
 use sealog_service::evidence::exports::put_safe_cell;
 
 /// Of a value in the page for people; files for programs have all of it.
@@ -36,6 +37,9 @@ pub struct About {
     pub descriptions: HashMap<String, String>,
     /// Names of projects.
     pub projects: HashMap<String, String>,
+    /// When the request came: a day.
+    pub received_at_ms: u64,
+    pub clocks: Clocks,
 }
 
 /// The organisation's own words, of its settings.
@@ -55,9 +59,9 @@ impl Privacy {
 }
 
 impl About {
-    /// What happened, in the words of the catalog.
+    /// What happened, in the words of the catalog for lay people.
     pub fn what(&self, action: &str) -> String {
-        let known = Catalog::builtin().entry(action).map(|entry| entry.description.clone());
+        let known = Catalog::builtin().entry(action).map(|entry| entry.plain.clone());
         let known = known.or_else(|| self.descriptions.get(action).filter(|text| !text.is_empty()).cloned());
         known.unwrap_or_else(|| words::sentence(action))
     }
@@ -72,6 +76,140 @@ pub struct Item {
     pub found: String,
 }
 
+/// `1 entry`, `1,402 entries`
+fn entries(count: u64) -> String {
+    match count {
+        1 => "1 entry".to_owned(),
+        count => format!("{} entries", grouped(count)),
+    }
+}
+
+/// `1,402`
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The days that were searched, in words.
+fn range(about: &About) -> String {
+    match (about.from_ms, about.until_ms) {
+        (None, None) => String::new(),
+        (Some(from), None) => format!(" since {}", words::day(from)),
+        (None, Some(until)) => format!(" until {}", words::day(until - 1)),
+        (Some(from), Some(until)) => format!(" from {} to {}", words::day(from), words::day(until - 1)),
+    }
+}
+
+// ---- 1-start-here.html ----------------------------------------------------------------------------------
+
+/// Lines of each list of the first page; what is behind them is in `your-data.html`.
+const LINES_MAX: usize = 30;
+/// Names of those who acted that are counted apart.
+const ACTORS_MAX: usize = 1000;
+
+/// What the first page says of the entries, counted while they are written.
+#[derive(Debug, Default)]
+pub struct Summary {
+    by_you: u64,
+    about_you: u64,
+    mentions: u64,
+    who: HashMap<String, u64>,
+    why: HashMap<String, u64>,
+    /// How often, and when first and last.
+    what: HashMap<String, (u64, u64, u64)>,
+}
+
+impl Summary {
+    /// `found` are bits of an event that was found.
+    pub fn count(&mut self, about: &About, view: &EventView, found: u8) {
+        for (bit, count) in
+            [(BY_PERSON, &mut self.by_you), (ON_PERSON, &mut self.about_you), (MENTION, &mut self.mentions)]
+        {
+            *count += u64::from(found & bit != 0);
+        }
+        let who = match view.field("actor_id") {
+            _ if found & BY_PERSON != 0 => "You",
+            Some(Node::Text(who) | Node::Masked(who)) => who,
+            _ => "Not recorded",
+        };
+        let is_known = self.who.len() < ACTORS_MAX || self.who.contains_key(who);
+        *self.who.entry(if is_known { who.to_owned() } else { "Others".to_owned() }).or_default() += 1;
+        *self.why.entry(words::purpose(view.category.as_deref())).or_default() += 1;
+        let at = view.timestamp_ms;
+        let (count, first, last) = self.what.entry(about.what(&view.action)).or_insert((0, at, at));
+        (*count, *first, *last) = (*count + 1, (*first).min(at), (*last).max(at));
+    }
+
+    /// The page that a person opens first.
+    pub fn page(&self, about: &About) -> String {
+        let mut page = head("What we found about you");
+        page.push_str(&format!(
+            "<p>You sent us your request {} on {}. {} searched its record of activity{} for you. This is our answer of {}.</p>\n",
+            text(&about.case),
+            words::day(about.received_at_ms),
+            text(&about.organisation),
+            range(about),
+            about.clocks.day(about.made_at_ms),
+        ));
+        if about.events == 0 {
+            page.push_str("<p><b>We found no entries.</b></p>\n");
+        } else {
+            page.push_str(&format!(
+                "<p><b>We found {}.</b></p>\n<ul>\n<li>{} about something that you did</li>\n<li>{} about something that was done to you or with your data</li>\n<li>{} that mention you</li>\n</ul>\n<p>An entry can be in more than one of these lines.</p>\n",
+                entries(about.events),
+                entries(self.by_you),
+                entries(self.about_you),
+                entries(self.mentions)
+            ));
+            put_counts(&mut page, "Who did it", &self.who);
+            page.push_str("<p>We do not name employees who acted for us.</p>\n<h2>What happened</h2>\n<table>\n<tr><th>What</th><th>How often</th><th>First</th><th>Last</th></tr>\n");
+            let mut what: Vec<_> = self.what.iter().collect();
+            what.sort_unstable_by_key(|(sentence, (count, ..))| (u64::MAX - count, sentence.as_str()));
+            for (sentence, (count, first, last)) in what.iter().take(LINES_MAX) {
+                page.push_str(&format!(
+                    "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                    text(sentence),
+                    grouped(*count),
+                    about.clocks.day(*first),
+                    about.clocks.day(*last)
+                ));
+            }
+            page.push_str(&format!("</table>\n{}", more(what.len())));
+            put_counts(&mut page, "Why", &self.why);
+        }
+        page.push_str(
+            "<h2>The other files</h2>\n<ul>\n<li><b>your-data.html</b> has every entry, for reading.</li>\n<li><b>explanation.html</b> says why we keep these entries, who receives them, and what rights you have.</li>\n<li><b>letter.html</b> is our letter to you.</li>\n<li><b>events.csv</b> opens in a spreadsheet; <b>events.json</b> and <b>manifest.json</b> are for programs.</li>\n</ul>\n",
+        );
+        page.push_str(FOOT);
+        page
+    }
+}
+
+/// A list with how many of each, most first.
+fn put_counts(page: &mut String, title: &str, counts: &HashMap<String, u64>) {
+    let mut counts: Vec<_> = counts.iter().collect();
+    counts.sort_unstable_by_key(|(name, count)| (u64::MAX - **count, name.as_str()));
+    page.push_str(&format!("<h2>{title}</h2>\n<ul>\n"));
+    for (name, count) in counts.iter().take(LINES_MAX) {
+        page.push_str(&format!("<li>{}: {}</li>\n", text(&cut(name)), entries(**count)));
+    }
+    page.push_str(&format!("</ul>\n{}", more(counts.len())));
+}
+
+fn more(lines: usize) -> String {
+    match lines.checked_sub(LINES_MAX).filter(|more| *more > 0) {
+        Some(more) => format!("<p>And {more} more kinds: see your-data.html.</p>\n"),
+        None => String::new(),
+    }
+}
+
 // ---- your-data.html -------------------------------------------------------------------------------------
 
 /// Groups by month and purpose: events come in the order of both.
@@ -84,21 +222,15 @@ pub struct YourData {
 impl YourData {
     pub fn begin(about: &About) -> String {
         let mut page = head("Your data");
-        let range = match (about.from_ms, about.until_ms) {
-            (None, None) => String::new(),
-            (Some(from), None) => format!(" since {}", words::day(from)),
-            (None, Some(until)) => format!(" until {}", words::day(until - 1)),
-            (Some(from), Some(until)) => format!(" from {} to {}", words::day(from), words::day(until - 1)),
-        };
         page.push_str(&format!(
-            "<p>{} keeps a log of activity in its systems. Below are the {} entries{} that record what you did, are about you, or name you. Request {}, answered {}.</p>\n\
-             <p><mark>Highlighted text</mark> replaces information about other people, such as the name of an employee. Times are in UTC. \
-             The same entries are in <b>events.json</b> for other programs and in <b>events.csv</b> for a spreadsheet. <b>explanation.html</b> describes your rights.</p>\n",
+            "<p>{} keeps a record of activity in its systems. Below are the {}{} that record what you did, are about you, or name you. Request {}, answered {}.</p>\n\
+             <p><mark>Highlighted text</mark> replaces information about other people, such as the name of an employee. Times are those of {}.</p>\n",
             text(&about.organisation),
-            about.events,
-            range,
+            entries(about.events),
+            range(about),
             text(&about.case),
-            words::day(about.made_at_ms),
+            about.clocks.day(about.made_at_ms),
+            text(&about.clocks.place),
         ));
         if about.events == 0 {
             page.push_str("<p>We found no entries.</p>\n");
@@ -108,7 +240,8 @@ impl YourData {
 
     pub fn put(&mut self, about: &About, item: &Item) -> String {
         let view = &item.view;
-        let (month, purpose) = (words::month(view.timestamp_ms), words::purpose(view.category.as_deref()));
+        let month = about.clocks.month(view.timestamp_ms);
+        let purpose = words::purpose(view.category.as_deref());
         let mut out = String::new();
         if self.month.as_ref() != Some(&month) {
             out.push_str(&format!("<h2>{}</h2>\n", text(&month)));
@@ -123,7 +256,7 @@ impl YourData {
             "<article><h4>{}</h4><time datetime=\"{}\">{}</time>\n<dl>",
             text(&about.what(&view.action)),
             iso_ms(view.timestamp_ms),
-            words::moment(view.timestamp_ms)
+            text(&about.clocks.moment(view.timestamp_ms))
         ));
         out.push_str(&format!("<dt>Why it is here</dt><dd>{}</dd>", text(&item.found)));
         for (name, node) in &view.fields {
@@ -187,6 +320,7 @@ pub fn put_json(item: &Item, about: &About, is_first: bool, out: &mut Vec<u8>) {
     let mut members = vec![
         ("reference", view.log_id.clone()),
         ("timestamp", iso_ms(view.timestamp_ms)),
+        ("local_time", about.clocks.sortable(view.timestamp_ms)),
         ("project", about.projects.get(&item.project_id).cloned().unwrap_or_default()),
         ("action", view.action.clone()),
         ("description", about.what(&view.action)),
@@ -213,8 +347,8 @@ pub fn end_json(is_empty: bool) -> &'static [u8] {
 }
 
 /// Columns before those of the fields.
-const COLUMNS: [&str; 7] =
-    ["reference", "timestamp", "project", "description", "action", "category", "found"];
+const COLUMNS: [&str; 8] =
+    ["reference", "timestamp", "local_time", "project", "description", "action", "category", "found"];
 
 /// The fields that people see.
 fn listed_fields() -> impl Iterator<Item = &'static Field> {
@@ -240,6 +374,7 @@ pub fn put_csv(item: &Item, about: &About, out: &mut Vec<u8>) {
         let cell = match column {
             "reference" => view.log_id.clone(),
             "timestamp" => iso_ms(view.timestamp_ms),
+            "local_time" => about.clocks.sortable(view.timestamp_ms),
             "project" => about.projects.get(&item.project_id).cloned().unwrap_or_default(),
             "description" => about.what(&view.action),
             "action" => view.action.clone(),
@@ -361,8 +496,56 @@ pub(super) mod tests {
             );
         }
         assert_eq!(text.matches("<h2>November 2026</h2>").count(), 1);
-        assert!(text.contains("signed in successfully") && !text.contains("user.login"), "{text}");
+        assert!(text.contains("An account was signed in to.") && !text.contains("user.login"), "{text}");
         assert!(text.contains("<dt>Mfa used</dt><dd>true</dd>"));
+    }
+
+    #[test]
+    fn the_first_page_says_what_was_found_how_much_by_whom_and_why() {
+        let about = About { events: 1402, clocks: Clocks::of("Europe/Berlin"), ..about() };
+        let mut summary = Summary::default();
+        let own = view(r#"{"action":"user.login","actor_id":"p-20931"}"#);
+        let mut by_staff = view(r#"{"action":"hipaa.phi_accessed","actor_id":"usr_4821"}"#);
+        by_staff.category = Some("hipaa".into());
+        let mask = crate::disclosure::masks::Mask {
+            path: "actor_id".into(),
+            label: "A staff member (nurse)".into(),
+        };
+        let by_staff = crate::disclosure::masks::apply(&by_staff, &[mask]);
+        summary.count(&about, &own, BY_PERSON);
+        for _ in 0..1401 {
+            summary.count(&about, &by_staff, ON_PERSON | MENTION);
+        }
+        let page = summary.page(&about);
+        for said in [
+            "We found 1,402 entries.",
+            "1 entry about something that you did",
+            "1,401 entries about something that was done to you or with your data",
+            "<li>You: 1 entry</li>",
+            "<li>A staff member (nurse): 1,401 entries</li>",
+            "<td>A health record was opened.</td><td>1,401</td>",
+            "<li>Health records: 1,401 entries</li>",
+            "Northwind &lt;Clinic&gt;",
+        ] {
+            assert!(page.contains(said), "{said}: {page}");
+        }
+        assert!(!page.contains("usr_4821") && !page.contains("hipaa."), "{page}");
+        let none = Summary::default().page(&About { events: 0, ..about });
+        assert!(none.contains("We found no entries.") && !none.contains("Who did it"));
+    }
+
+    #[test]
+    fn the_first_page_stays_one_page_whatever_the_events_say() {
+        let (about, mut summary) = (about(), Summary::default());
+        for n in 0..3000 {
+            let body =
+                format!(r#"{{"action":"a{n}.<b>","actor_id":"{n}{}"}}"#, "<script>\\u202e".repeat(20));
+            summary.count(&about, &view(&body), ON_PERSON);
+        }
+        let page = summary.page(&about);
+        assert!(summary.who.len() <= ACTORS_MAX + 1 && page.len() < 600_000, "{}", page.len());
+        assert!(!page.contains("<script") && !page.contains("<b>,") && !page.contains('\u{202e}'));
+        assert!(page.contains("And 2970 more kinds"));
     }
 
     #[test]

@@ -41,8 +41,8 @@ const STYLE: &str = "body{margin:0;font:16px/1.5 system-ui,sans-serif;color:#1b1
 main{max-width:60rem;margin:0 auto;padding:1.5rem}h1{font-size:1.6rem}h2{margin-top:2.5rem;border-bottom:2px solid #d0d7de}\
 h3{margin-top:1.5rem}article{margin:1rem 0;padding:.75rem 1rem;border:1px solid #d0d7de;border-radius:6px;break-inside:avoid}\
 article h4{margin:0 0 .25rem}dl{display:grid;grid-template-columns:minmax(8rem,max-content) 1fr;gap:.15rem 1rem;margin:.5rem 0 0}\
-dt{color:#57606a}dd{margin:0;overflow-wrap:anywhere}mark{background:#fff3c4;color:inherit;padding:0 .2em}time{color:#57606a}\
-@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}dt,time{color:#9da7b3}article,h2{border-color:#30363d}mark{background:#4d3800}}";
+table{border-collapse:collapse;width:100%}th,td{padding:.25rem .5rem;text-align:left;border-bottom:1px solid #d0d7de;overflow-wrap:anywhere}dt{color:#57606a}dd{margin:0;overflow-wrap:anywhere}mark{background:#fff3c4;color:inherit;padding:0 .2em}time{color:#57606a}\
+@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}dt,time{color:#9da7b3}article,h2,th,td{border-color:#30363d}mark{background:#4d3800}}";
 
 #[cfg(test)]
 mod tests {

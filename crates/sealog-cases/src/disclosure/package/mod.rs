@@ -7,6 +7,8 @@ pub mod encrypted;
 pub mod manifest;
 mod markup;
 
+/// First in every list of files.
+pub const START: &str = "1-start-here.html";
 pub const LETTER: &str = "letter.html";
 pub const YOUR_DATA: &str = "your-data.html";
 pub const EVENTS_JSON: &str = "events.json";
