@@ -5,7 +5,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before } from "node:test";
 import { journey, launch, submitPassword } from "./browser.mjs";
-import { without as missing } from "./pages.mjs";
+import { takeStep, without as missing } from "./pages.mjs";
 import { OUT, ROOT, serve } from "./server.mjs";
 
 let server, browser;
@@ -17,11 +17,7 @@ const skip = missing("/app/o/{organisation}/cases/{case}/package/build");
 /// Takes a step, from the page of the case.
 async function step(page, here, label, fill = async () => {}) {
   await page.goto(here);
-  const form = page.locator("details.move").filter({ has: page.getByText(label, { exact: true }) });
-  await form.locator("summary").click();
-  await fill(form);
-  await form.getByLabel("Note").fill(`${label}: because it is time.`);
-  await form.getByRole("button", { name: label }).click();
+  await takeStep(page, label, fill);
   await page.getByText(/^Case moved to /).waitFor();
 }
 
@@ -82,15 +78,20 @@ for (const scripts of [false, true]) {
     await page.getByRole("link", { name: "#2", exact: true }).click();
     await page.getByText("A staff member (nurse)").waitFor();
     await page.getByText("asked by [staff member] <script>alert(1)</script>").waitFor();
-    await page.getByLabel("Select #3").check();
-    await page.getByRole("button", { name: "Exclude" }).click();
+    const list = page.locator("section[aria-labelledby=rv]");
+    await list.getByLabel("Select #3").check();
+    await list.getByRole("button", { name: "Exclude", exact: true }).click();
     await page.getByText("Enter why these events are excluded.").waitFor();
-    await page.getByLabel("Select #3").check();
-    await page.getByLabel(/^Reason/).fill("Of somebody else.");
-    await page.getByRole("button", { name: "Exclude" }).click();
+    await list.getByLabel("Select #3").check();
+    await list.getByLabel(/^Reason/).fill("Of somebody else.");
+    await list.getByRole("button", { name: "Exclude", exact: true }).click();
     await page.getByText("0 included, 1 excluded, 2 to decide").waitFor();
-    await page.getByLabel("Apply to").selectOption("matching");
-    await page.getByRole("button", { name: "Include", exact: true }).click();
+    // What has a text to read is left out, and opened next.
+    await list.getByRole("button", { name: "Include 1 with nothing to read" }).click();
+    await page.getByText("1 included, 1 excluded, 1 to decide").waitFor();
+    await list.getByRole("link", { name: "Next undecided" }).click();
+    await page.getByRole("heading", { name: "#2", exact: true }).waitFor();
+    await page.getByRole("button", { name: "Include and next" }).click();
     await page.getByText("2 included, 1 excluded, 0 to decide").waitFor();
 
     await step(page, here, "Send to review");

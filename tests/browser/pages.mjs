@@ -107,7 +107,7 @@ export function address(page, place) {
     .replace("{case}", place.case)
     .replace("{letter}", "refusal")
     .replace("{framework}", "soc2");
-  return path + (page.found ? place.found ?? "" : page.action ? `?action=${encodeURIComponent(place.action)}` : page.query ?? "");
+  return path + (page.found ? place.found ?? "" : page.action ? `?action=${encodeURIComponent(place.action)}` : (page.query ?? "").replace("{project}", place.project));
 }
 
 /// Whether there is a page, or a form that is sent there.
@@ -154,6 +154,16 @@ export async function furnish(page, url, place) {
   }
 }
 
+/// A step of a case, from its page: the next one stands open, others are in their own boxes.
+export async function takeStep(page, label, fill = async () => {}) {
+  const form = page.locator("form[action$='/move']").filter({ has: page.locator("button", { hasText: new RegExp(`^${label}$`) }) });
+  const box = page.locator("details.move").filter({ has: form });
+  if (await box.count()) await box.locator("summary").click();
+  await fill(form);
+  await form.getByLabel("Note").fill(`${label}: because it is time.`);
+  await form.getByRole("button", { name: label, exact: true }).click();
+}
+
 /// Searches for somebody, so that there is something to review.
 async function furnishCase(page, here, place) {
   if (!has("/app/o/{organisation}/cases/{case}/search/start")) return;
@@ -162,10 +172,7 @@ async function furnishCase(page, here, place) {
   await page.locator("#identity-note").fill("The code came back.");
   await page.getByRole("button", { name: "Save check" }).click();
   await page.goto(here);
-  const form = page.locator("details.move").filter({ has: page.getByText("Start work", { exact: true }) });
-  await form.locator("summary").click();
-  await form.getByLabel("Note").fill("It begins.");
-  await form.getByRole("button", { name: "Start work" }).click();
+  await takeStep(page, "Start work");
   await page.goto(`${here}/identifiers`);
   await page.getByLabel("Field").selectOption({ label: "actor_id" });
   await page.getByLabel("Value").fill(place.actor ?? "usr_1");

@@ -19,6 +19,7 @@ use super::steps::{CaseError, Move, advance};
 use super::told::{self, Told};
 use sealog_control::Control;
 use sealog_service::people::admin::FieldError;
+use sealog_service::people::organisation;
 use sealog_service::records::system_chain::{Actor, Recorder, Wake, actions};
 
 /// Of the history, most that one answer has.
@@ -200,6 +201,20 @@ impl CaseDesk {
         self.save(seen, &before, case, &step.note, told::MOVED).await
     }
 
+    /// How many decisions keep a person from approving the case: their own, where the organisation asks for
+    /// two people.
+    pub async fn barred_by(&self, case: &Case, person_id: PersonId) -> Result<u64, StoreError> {
+        match self.needs_two(case.tenant_id).await? {
+            true => self.control.decisions_of(case.id, person_id).await,
+            false => Ok(0),
+        }
+    }
+
+    async fn needs_two(&self, tenant_id: TenantId) -> Result<bool, StoreError> {
+        let setting = self.control.setting(tenant_id, organisation::TWO_PEOPLE.into()).await?;
+        Ok(setting.as_deref() == Some("true"))
+    }
+
     /// Something else was done to the case by other parts: it gets a new revision, an entry and a record.
     pub async fn note(&self, seen: Seen, note: &str) -> Result<Case, CaseError> {
         let before = self.find(seen).await?;
@@ -263,13 +278,20 @@ impl CaseDesk {
         let told = Told { recorder: &recorder, person_id, note, what };
         // As it will be: whoever writes it finds the revision that was seen.
         case.revision = revision + 1;
-        let (mut case, with) = self.written(told, Some(before), case, &projects).await?;
+        let (mut case, mut with) = self.written(told, Some(before), case, &projects).await?;
         case.revision = revision;
+        let is_approval = case.state == CaseState::Approved && before.state != CaseState::Approved;
+        if is_approval && self.needs_two(tenant_id).await? {
+            with.not_decided_by = Some(person_id);
+        }
         let saved = self.control.save_case(case, with).await;
         self.wake();
         match saved? {
             CaseSaved::Done(case) => Ok(*case),
             CaseSaved::Stale(case) => Err(self.stale(*case, revision).await?),
+            CaseSaved::Reviewed(decisions) => Err(CaseError::Refused(format!(
+                "Your organisation requires two people: you decided about {decisions} of the events, so another person must approve the case."
+            ))),
             CaseSaved::Missing => Err(CaseError::Missing),
         }
     }
@@ -293,7 +315,7 @@ impl CaseDesk {
         let events = told::events(&recorder, person_id, before, &case, &dates, projects);
         let notices = self.assigned(person_id, before, &case, &dates).await?;
         let (entry, record) = told.entry(before, &case);
-        Ok((case, CaseWrite { entry, records: vec![record], events, notices }))
+        Ok((case, CaseWrite { entry, records: vec![record], events, notices, not_decided_by: None }))
     }
 
     /// Somebody who was given a case by somebody else is told.

@@ -9,10 +9,12 @@ use sealog_core::id::TenantId;
 
 use crate::case_entry::{self, CaseEntry, NewCaseEntry};
 use crate::case_event::{self, NewCaseEvent};
+use crate::case_found;
 use crate::case_record::{self, CASES, Case, CaseId};
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, ListPage, Lock, Value, all, count, one, params, readable};
 use crate::outbox::{self, NewNotice};
+use crate::person::PersonId;
 use crate::record::{self, NewRecord};
 use crate::tenant_room;
 
@@ -24,6 +26,8 @@ pub struct CaseWrite {
     pub records: Vec<NewRecord>,
     pub events: Vec<NewCaseEvent>,
     pub notices: Vec<NewNotice>,
+    /// Nothing is written if a decision about the events of the case is this person's.
+    pub not_decided_by: Option<PersonId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub enum CaseSaved {
     Done(Box<Case>),
     /// Somebody else was there before: nothing was written. The case as it is.
     Stale(Box<Case>),
+    /// So many decisions are of [`CaseWrite::not_decided_by`].
+    Reviewed(u64),
     Missing,
 }
 
@@ -53,6 +59,12 @@ impl Control {
     /// Writes a case over the revision that it has; it gets the next one.
     pub fn save_case(&self, mut case: Case, with: CaseWrite) -> Answer<'_, CaseSaved> {
         self.change(Lock::Order, move |db| {
+            if let Some(person_id) = with.not_decided_by {
+                let decisions = case_found::decided_by(db, case.id, person_id)?;
+                if decisions > 0 {
+                    return Ok(CaseSaved::Reviewed(decisions));
+                }
+            }
             case.revision += 1;
             if !case_record::update(db, &case)? {
                 let now = case_record::find(db, case.tenant_id, case.id)?;
@@ -174,7 +186,7 @@ fn listed(
 
 /// In the transaction that has written the case.
 fn keep(db: &mut dyn Db, case: &Case, with: CaseWrite) -> Result<(), DbError> {
-    let CaseWrite { entry, records, events, notices } = with;
+    let CaseWrite { entry, records, events, notices, not_decided_by: _ } = with;
     let now_ms = entry.at_ms;
     case_entry::insert(db, &CaseEntry { case_id: case.id, revision: case.revision, entry })?;
     case_event::add(db, case.tenant_id, case.id, now_ms, events)?;

@@ -76,13 +76,24 @@ pub struct FoundCounts {
     pub mentions: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundFilter {
     pub decision: Option<DecisionIs>,
     /// Bits of which an event has one; 0 for any.
     pub found: u8,
-    /// Only those with texts that a reviewer should read.
-    pub is_flagged: bool,
+    /// Whether an event has texts that a reviewer should read.
+    pub is_flagged: Option<bool>,
+    pub action: Option<String>,
+}
+
+/// The events of one action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundGroup {
+    pub action: String,
+    pub events: u64,
+    pub open: u64,
+    /// Those of the open ones with texts that a reviewer should read.
+    pub to_read: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +126,8 @@ pub struct Reviewing {
 pub struct Decide {
     pub reviewing: Reviewing,
     pub which: Which,
+    /// Events with texts that a reviewer should read stay as they are.
+    pub leaves_flagged: bool,
     pub decision: Option<Decision>,
     pub reason: Option<String>,
 }
@@ -142,8 +155,9 @@ pub struct MaskFound {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// `left` were changed by somebody else, or do not exist.
-    Done { changed: u64, left: u64 },
+    /// `left` were changed by somebody else, or do not exist; `to_read` have texts that a reviewer should read
+    /// first.
+    Done { changed: u64, left: u64, to_read: u64 },
     /// The case is in this state, in which nothing is decided; or there is a newer search.
     Locked(Option<CaseState>),
 }
@@ -162,12 +176,90 @@ impl Control {
         self.read(move |db| {
             let mut params = vec![id.into(), limit.into(), offset.into()];
             let sql = format!(
-                "{SELECT} WHERE search_id = ?1{}{} ORDER BY timestamp_ms DESC, project_id, chain_seq DESC LIMIT ?2 OFFSET ?3",
-                conditions(filter),
+                "{SELECT} WHERE search_id = ?1{}{} {NEWEST_FIRST} LIMIT ?2 OFFSET ?3",
+                conditions(&filter, &mut params),
                 granted(&grants, &mut params)
             );
             all(db, &sql, &params, read)
         })
+    }
+
+    /// The next one that is not decided behind `after` in the order of the list, or else the first one; with
+    /// how many of the list come before it.
+    pub fn next_open(
+        &self,
+        id: SearchId,
+        filter: FoundFilter,
+        grants: Grants,
+        after: Option<(ProjectId, u64)>,
+    ) -> Answer<'_, Option<(FoundEvent, u64)>> {
+        self.read(move |db| {
+            let open = FoundFilter { decision: Some(DecisionIs::Open), ..filter.clone() };
+            let after = match after {
+                Some((project_id, seq)) => place(db, id, project_id, seq)?,
+                None => None,
+            };
+            let mut next = None;
+            for after in [after, None] {
+                let mut params = vec![id.into()];
+                let sql = format!(
+                    "{SELECT} WHERE search_id = ?1{}{}{} {NEWEST_FIRST} LIMIT 1",
+                    conditions(&open, &mut params),
+                    granted(&grants, &mut params),
+                    after.map_or(String::new(), |place| beyond(place, ["<", ">", "<"], &mut params))
+                );
+                next = one(db, &sql, &params, read)?;
+                if next.is_some() || after.is_none() {
+                    break;
+                }
+            }
+            let Some(next) = next else { return Ok(None) };
+            let new = &next.new;
+            let mut params = vec![id.into()];
+            let sql = format!(
+                "SELECT count(*) AS count FROM {{case_found}} WHERE search_id = ?1{}{}{}",
+                conditions(&filter, &mut params),
+                granted(&grants, &mut params),
+                beyond((new.timestamp_ms, new.project_id, new.chain_seq), [">", "<", ">"], &mut params)
+            );
+            let before = count(db, &sql, &params)?;
+            Ok(Some((next, before)))
+        })
+    }
+
+    /// By action; those with most to decide first.
+    pub fn found_groups(
+        &self,
+        id: SearchId,
+        filter: FoundFilter,
+        grants: Grants,
+        limit: usize,
+    ) -> Answer<'_, Vec<FoundGroup>> {
+        self.read(move |db| {
+            let of = |which: &str| format!("CAST(sum(CASE WHEN {which} THEN 1 ELSE 0 END) AS bigint)");
+            let mut params = vec![id.into(), limit.into()];
+            let sql = format!(
+                "SELECT action, count(*) AS events, {} AS undecided, {} AS to_read FROM {{case_found}}
+                 WHERE search_id = ?1{}{} GROUP BY action ORDER BY undecided DESC, events DESC, action LIMIT ?2",
+                of("decision IS NULL"),
+                of("decision IS NULL AND flags > 0"),
+                conditions(&filter, &mut params),
+                granted(&grants, &mut params)
+            );
+            all(db, &sql, &params, |row| {
+                Ok(FoundGroup {
+                    action: row.get("action")?,
+                    events: row.get("events")?,
+                    open: row.get("undecided")?,
+                    to_read: row.get("to_read")?,
+                })
+            })
+        })
+    }
+
+    /// How many decisions about the events of a case are this person's.
+    pub fn decisions_of(&self, case_id: CaseId, person_id: PersonId) -> Answer<'_, u64> {
+        self.read(move |db| decided_by(db, case_id, person_id))
     }
 
     pub fn found_event(
@@ -187,7 +279,7 @@ impl Control {
             let mut params = vec![id.into()];
             let sql = format!(
                 "SELECT count(*) AS count FROM {{case_found}} WHERE search_id = ?1{}{}",
-                conditions(filter),
+                conditions(&filter, &mut params),
                 granted(&grants, &mut params)
             );
             count(db, &sql, &params)
@@ -202,38 +294,50 @@ impl Control {
     /// Decides about events, while the case is in one of `states`. The records are told how many it were.
     pub fn decide_found(&self, decide: Decide, records: Records<u64>) -> Answer<'_, Decided> {
         self.change(Lock::Order, move |db| {
-            let Decide { reviewing, which, decision, reason } = decide;
+            let Decide { reviewing, which, leaves_flagged, decision, reason } = decide;
             if let Some(locked) = locked(db, &reviewing)? {
                 return Ok(locked);
             }
+            let id = reviewing.search_id;
             let decision: Value = decision.map(Decision::as_str).into();
-            let set = "UPDATE {case_found} SET decision = ?2, reason = ?3, decided_by = ?4, decided_at_ms = ?5, revision = revision + 1 WHERE search_id = ?1";
+            let unread = if leaves_flagged { " AND flags = 0" } else { "" };
+            let set = format!("UPDATE {{case_found}} SET decision = ?2, reason = ?3, decided_by = ?4, decided_at_ms = ?5, revision = revision + 1 WHERE search_id = ?1{unread}");
             let set_params: Vec<Value> = vec![
-                reviewing.search_id.into(),
+                id.into(),
                 decision,
                 reason.into(),
                 reviewing.person_id.into(),
                 reviewing.now_ms.into(),
             ];
-            let (mut changed, mut asked) = (0, 0);
+            let (mut changed, mut left, mut to_read) = (0, 0, 0);
             match which {
                 Which::Open(filter) => {
                     let filter = FoundFilter { decision: Some(DecisionIs::Open), ..filter };
-                    changed = db.execute(&format!("{set}{}", conditions(filter)), &set_params)?;
-                    asked = changed;
+                    let mut params = set_params;
+                    let conditions = conditions(&filter, &mut params);
+                    changed = db.execute(&format!("{set}{conditions}"), &params)?;
+                    if leaves_flagged {
+                        to_read = count_of(db, id, &FoundFilter { is_flagged: Some(true), ..filter })?;
+                    }
                 }
                 Which::These(events) => {
                     let sql = format!("{set} AND project_id = ?6 AND chain_seq = ?7 AND revision = ?8");
                     for (project_id, chain_seq, revision) in events {
                         let mut params = set_params.clone();
                         params.extend([project_id.into(), chain_seq.into(), revision.into()]);
-                        changed += db.execute(&sql, &params)?;
-                        asked += 1;
+                        let is_changed = db.execute(&sql, &params)? > 0;
+                        let is_to_read = !is_changed && leaves_flagged && {
+                            let sql = format!("{SELECT} WHERE search_id = ?1 AND project_id = ?2 AND chain_seq = ?3 AND revision = ?4");
+                            one(db, &sql, params![id, project_id, chain_seq, revision], read)?.is_some()
+                        };
+                        changed += u64::from(is_changed);
+                        to_read += u64::from(is_to_read);
+                        left += u64::from(!is_changed && !is_to_read);
                     }
                 }
             }
             tell(db, &reviewing, changed, records)?;
-            Ok(Decided::Done { changed, left: asked - changed })
+            Ok(Decided::Done { changed, left, to_read })
         })
     }
 
@@ -256,7 +360,7 @@ impl Control {
                 add_values(db, id, &values)?;
             }
             tell(db, &reviewing, changed, records)?;
-            Ok(Decided::Done { changed, left: 1 - changed })
+            Ok(Decided::Done { changed, left: 1 - changed, to_read: 0 })
         })
     }
 }
@@ -327,8 +431,7 @@ fn tell(db: &mut dyn Db, reviewing: &Reviewing, changed: u64, records: Records<u
     Ok(())
 }
 
-/// Words of our own alone.
-fn conditions(filter: FoundFilter) -> String {
+fn conditions(filter: &FoundFilter, params: &mut Vec<Value>) -> String {
     let mut sql = String::new();
     match filter.decision {
         None => {}
@@ -338,10 +441,56 @@ fn conditions(filter: FoundFilter) -> String {
     if filter.found != 0 {
         sql.push_str(&format!(" AND (found & {}) <> 0", filter.found));
     }
-    if filter.is_flagged {
-        sql.push_str(" AND flags > 0");
+    match filter.is_flagged {
+        None => {}
+        Some(true) => sql.push_str(" AND flags > 0"),
+        Some(false) => sql.push_str(" AND flags = 0"),
+    }
+    if let Some(action) = &filter.action {
+        params.push(action.into());
+        sql.push_str(&format!(" AND action = ?{}", params.len()));
     }
     sql
+}
+
+/// The order of lists.
+const NEWEST_FIRST: &str = "ORDER BY timestamp_ms DESC, project_id, chain_seq DESC";
+
+type Place = (u64, ProjectId, u64);
+
+/// Where an event is in that order.
+fn place(db: &mut dyn Db, id: SearchId, project_id: ProjectId, seq: u64) -> Result<Option<Place>, DbError> {
+    let sql = format!("{SELECT} WHERE search_id = ?1 AND project_id = ?2 AND chain_seq = ?3");
+    let found = one(db, &sql, params![id, project_id, seq], read)?;
+    Ok(found.map(|found| (found.new.timestamp_ms, project_id, seq)))
+}
+
+/// Events on one side of a place, by how each of its three parts compares.
+fn beyond(
+    (at_ms, project_id, seq): Place,
+    [time, project, number]: [&str; 3],
+    params: &mut Vec<Value>,
+) -> String {
+    let first = params.len() + 1;
+    params.extend([at_ms.into(), project_id.into(), seq.into()]);
+    let (at, of, seq) = (format!("?{first}"), format!("?{}", first + 1), format!("?{}", first + 2));
+    format!(
+        " AND (timestamp_ms {time} {at} OR (timestamp_ms = {at} AND (project_id {project} {of} OR (project_id = {of} AND chain_seq {number} {seq}))))"
+    )
+}
+
+fn count_of(db: &mut dyn Db, id: SearchId, filter: &FoundFilter) -> Result<u64, DbError> {
+    let mut params = vec![id.into()];
+    let conditions = conditions(filter, &mut params);
+    let sql = format!("SELECT count(*) AS count FROM {{case_found}} WHERE search_id = ?1{conditions}");
+    count(db, &sql, &params)
+}
+
+/// Of those that stand: what somebody else decided again is theirs.
+pub(crate) fn decided_by(db: &mut dyn Db, case_id: CaseId, person_id: PersonId) -> Result<u64, DbError> {
+    let Some(id) = last_done(db, case_id)? else { return Ok(0) };
+    let sql = "SELECT count(*) AS count FROM {case_found} WHERE search_id = ?1 AND decided_by = ?2 AND decision IS NOT NULL";
+    count(db, sql, params![id, person_id])
 }
 
 /// Those that somebody may see.

@@ -75,8 +75,8 @@ pub use case::{CaseSaved, CaseWrite};
 pub use case_entry::{CaseDifference, CaseEntry, NewCaseEntry};
 pub use case_event::{CaseEvent, CaseEventOutcome, CaseEvents, NewCaseEvent};
 pub use case_found::{
-    Decide, Decided, Decision, DecisionIs, FoundCounts, FoundEvent, FoundFilter, MaskFound, NewFound, Review,
-    Reviewing, SearchId, Which,
+    Decide, Decided, Decision, DecisionIs, FoundCounts, FoundEvent, FoundFilter, FoundGroup, MaskFound,
+    NewFound, Review, Reviewing, SearchId, Which,
 };
 pub use case_letter::{CaseLetter, LetterKind};
 pub use case_package::{CasePackage, NewCasePackage, PackageBuilt, PackageCreated, PackageId};

@@ -124,3 +124,6 @@ if (table) {
   });
   selection();
 }
+
+// The row that is compared stands beside its comparison.
+if (matchMedia("(min-width: 1181px)").matches) document.querySelector(".rv tr[aria-current]")?.scrollIntoView({ block: "center" });

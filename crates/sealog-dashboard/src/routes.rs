@@ -142,6 +142,7 @@ static ROUTES: &[Route<Dashboard>] = rows! {
     POST "/app/o/{organisation}/settings/domains" Needs::Member(Capability::ManageSettings) => settings::limit_domains;
     POST "/app/o/{organisation}/settings/key-lifetime" Needs::Member(Capability::ManageSettings) => settings::limit_keys;
     POST "/app/o/{organisation}/settings/time-zone" Needs::Member(Capability::ManageSettings) => settings::set_time_zone;
+    POST "/app/o/{organisation}/settings/cases" Needs::Member(Capability::ManageSettings) => settings::require_two_people;
     POST "/app/o/{organisation}/settings/privacy" Needs::Member(Capability::ManageSettings) => settings::set_privacy;
 };
 

@@ -169,7 +169,13 @@ impl PackageBuilder {
         loop {
             let page = desk
                 .control
-                .found_events(search.new.id, filter, Grants::default(), events.len() as u64, ROWS_OF_CALL)
+                .found_events(
+                    search.new.id,
+                    filter.clone(),
+                    Grants::default(),
+                    events.len() as u64,
+                    ROWS_OF_CALL,
+                )
                 .await?;
             let is_last = page.len() < ROWS_OF_CALL;
             events.extend(page);

@@ -143,6 +143,19 @@ impl Disclosures {
         Ok(runs)
     }
 
+    /// The newest one that can be handed out now.
+    pub async fn ready_package(&self, case: &Case) -> Result<Option<CasePackage>, StoreError> {
+        let packages = self.control.case_packages(case.tenant_id, case.id, PACKAGES_MAX).await?;
+        let now_ms = self.world.now_ms();
+        for package in packages {
+            let is_over = package.dropped_at_ms.is_some() || package.new.expires_at_ms <= now_ms;
+            if package.built.is_some() && !is_over && !self.is_outdated(case, &package).await? {
+                return Ok(Some(package));
+            }
+        }
+        Ok(None)
+    }
+
     /// One of this case; one of another is like one that does not exist.
     pub async fn package(&self, case: &Case, id: Uuid) -> Result<Option<CasePackage>, StoreError> {
         let package = self.control.case_package(PackageId(id)).await?;

@@ -147,7 +147,8 @@ impl Disclosures {
     }
 
     /// `search_id` is the search whose events were seen: nothing is decided about those of another one.
-    /// `reason` is for people; the system chain has how many it were.
+    /// `reason` is for people; the system chain has how many it were. An event with texts to read is included
+    /// by [`Disclosures::mask`], from where it is read, and never among others.
     pub async fn decide(
         &self,
         person_id: PersonId,
@@ -160,8 +161,9 @@ impl Disclosures {
         let reviewing = self.reviewing(person_id, case, search_id);
         let word = decision.map_or("undecided", Decision::as_str);
         let records = self.reviewed(person_id, case, word);
-        let decided =
-            self.control.decide_found(Decide { reviewing, which, decision, reason }, records).await?;
+        let leaves_flagged = decision == Some(Decision::Include);
+        let decide = Decide { reviewing, which, leaves_flagged, decision, reason };
+        let decided = self.control.decide_found(decide, records).await?;
         self.drain.wake.wake();
         Ok(decided)
     }

@@ -764,7 +764,8 @@ fn a_pass_looks_at_so_many_cases_and_the_next_goes_on_behind_them() {
             digest: sealog_core::id::Hash([2; 32]),
             differences: vec![],
         };
-        let with = CaseWrite { entry, records: vec![], events: vec![], notices: vec![] };
+        let with =
+            CaseWrite { entry, records: vec![], events: vec![], notices: vec![], not_decided_by: None };
         stage.wait(stage.control.create_case(case, with)).unwrap();
     }
     let next = stage.wait(stage.reminders.pass(None)).unwrap();

@@ -230,6 +230,7 @@ conformance! {
         a_search_starts_with_its_job_or_not_at_all
         what_was_decided_stays_decided_in_the_next_search_and_earlier_events_go
         two_who_decide_do_not_overwrite_each_other
+        what_has_to_be_read_is_left_out_where_many_are_decided_at_once
         events_outside_of_grants_are_in_no_list_and_no_number
         nothing_is_decided_in_another_state_or_about_an_earlier_search
         masks_are_kept_with_what_they_say_of_values_for_the_next_search_too

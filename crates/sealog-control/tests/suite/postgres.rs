@@ -792,7 +792,8 @@ fn work_on_case(
     let id = Uuid([9; 16]);
     let (key, action, body) = ("k".into(), "a.b".into(), "{}".into());
     let event = NewCaseEvent { id, project_id, key, action, body };
-    let with = CaseWrite { entry, records: vec![], events: vec![event], notices: vec![] };
+    let with =
+        CaseWrite { entry, records: vec![], events: vec![event], notices: vec![], not_decided_by: None };
     let case = wait(control.create_case(case, with.clone())).unwrap();
     assert!(matches!(wait(control.save_case(case.clone(), with)), Ok(CaseSaved::Done(_))));
     wait(control.note_case_due(case.id, 2, 7)).unwrap();

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::app::Dashboard;
 use crate::capability::Capability;
 use crate::gate::of_control;
-use crate::pages::case_steps::{MoveForm, Step, moves, steps};
+use crate::pages::case_steps::{MoveForm, On, Step, Work, moves, next_of, steps};
 use crate::pages::form::put_error;
 use crate::pages::grants::Choice;
 use crate::problem::Problem;
@@ -63,10 +63,17 @@ pub(crate) struct Frame {
     /// The search whose events are disclosed if the case is approved now.
     pub search: Option<String>,
     pub may_manage: bool,
+    /// The tab needs the whole width: what stands beside others stands below it.
+    pub is_wide: bool,
     pub tabs: Vec<TabLink>,
     pub due: DueCard,
     pub steps: Vec<Step>,
     pub facts: Vec<(&'static str, String)>,
+    /// What the case waits for; nothing for those who only read it.
+    pub next: Option<Next>,
+    /// The step that leads on, if it is the next thing to do.
+    pub primary: Option<MoveForm>,
+    /// Every other step.
     pub moves: Vec<MoveForm>,
     /// Steps that wait for the identity check.
     pub locked: Vec<&'static str>,
@@ -82,6 +89,14 @@ pub(crate) struct TabLink {
     pub label: &'static str,
     pub count: Option<usize>,
     pub is_current: bool,
+}
+
+/// What is to be done next: a page to go to, or a step to take.
+pub(crate) struct Next {
+    pub text: String,
+    pub link: Option<(&'static str, String)>,
+    /// The page of the link is this one.
+    pub is_here: bool,
 }
 
 pub(crate) struct DueCard {
@@ -140,11 +155,6 @@ pub(crate) fn may_see(place: &Place, case: &Case) -> bool {
     case.state == CaseState::Closed && is_granted && is_in_time
 }
 
-/// The id of the search whose events are decided about, if there is one.
-async fn current_search(app: &Dashboard, case: &Case) -> Result<Option<String>, Problem> {
-    Ok(app.service.disclosures.current_search(case).await?.map(|search| search.new.id.0.to_string()))
-}
-
 /// The revision that the form was made from.
 pub(crate) fn seen(asked: &Asked, case: &Case) -> Seen {
     Seen {
@@ -172,18 +182,37 @@ impl Frame {
             count: (*which == Tab::Identifiers).then_some(case.identifiers.len()),
             is_current: *which == tab,
         };
-        let (moves, locked) = if may_manage { moves(asked, case) } else { (Vec::new(), Vec::new()) };
+        let search = app.service.disclosures.current_search(case).await?;
+        let (mut moves, locked) = if may_manage { moves(asked, case) } else { (Vec::new(), Vec::new()) };
+        let (mut next, mut primary) = (None, None);
+        if may_manage {
+            let work = Work::of(app, asked, case, search.as_ref()).await?;
+            let (text, on) = next_of(case, &work);
+            let at = moves.iter().position(|form| on == On::Step(form.to));
+            primary = at.map(|at| MoveForm { is_primary: true, ..moves.remove(at) });
+            let link = match on {
+                On::Tab(to, label) => TABS
+                    .iter()
+                    .find(|(known, _, _)| *known == to)
+                    .map(|(_, path, _)| (label, format!("{here}{path}"))),
+                On::Step(_) | On::Wait => None,
+            };
+            next = Some(Next { text, link, is_here: matches!(on, On::Tab(to, _) if to == tab) });
+        }
         Ok(Frame {
             tabs: TABS.iter().map(link).collect(),
             title: format!("{} {name}", request_name(case)),
             state: case.state.name(),
             revision: case.revision,
-            search: current_search(app, case).await?,
+            search: search.map(|search| search.new.id.0.to_string()),
             due: due_card(case, &dates),
             steps: steps(case, &entries, &names),
             facts: facts(place, case, &names),
+            next,
+            primary,
             moves,
             locked,
+            is_wide: tab == Tab::Review,
             notice: None,
             error: None,
             stale: Vec::new(),
@@ -223,7 +252,7 @@ impl Frame {
 
     /// Beside its field, in the form of a step.
     pub(crate) fn put_move_error(&mut self, to: &str, field: &str, problem: &str) {
-        let form = self.moves.iter_mut().find(|form| form.to.as_str() == to);
+        let form = self.moves.iter_mut().chain(&mut self.primary).find(|form| form.to.as_str() == to);
         let is_put = form.is_some_and(|form| {
             form.is_open = true;
             put_error(&mut form.fields, field, problem)

@@ -11,11 +11,11 @@ use sealog_cases::disclosure::finder::kinds_for_reviewer;
 use sealog_cases::disclosure::masks::{METADATA, merged, outermost};
 use sealog_cases::disclosure::node::{OVERSIZED, Step, below};
 use sealog_cases::disclosure::review::MASKS_MAX;
-use sealog_cases::disclosure::search::WORKING;
+use sealog_cases::disclosure::search::{RESULTS_MAX, WORKING};
 use sealog_cases::disclosure::{Compared, Masking, Node};
 use sealog_control::{
-    Case, CaseSearch, Decided, Decision, DecisionIs, FoundEvent, FoundFilter, Grants, Review, SearchId,
-    Which, case_found,
+    Case, CaseSearch, Decided, Decision, DecisionIs, FoundEvent, FoundFilter, FoundGroup, Grants, Review,
+    SearchId, Which, case_found,
 };
 use sealog_core::id::{ProjectId, Uuid};
 
@@ -23,11 +23,13 @@ use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
 use crate::pages::case_frame::{Frame, Tab, find};
 use crate::problem::Problem;
-use crate::request::{Asked, html, html_with, see_other};
-use crate::text::{beginning, moment, number, visible};
+use crate::request::{Asked, encoded, html, html_with, see_other};
+use crate::text::{beginning, clock_ms, day, moment, number, visible};
 
 /// Events on a page.
-const ON_PAGE: usize = 50;
+const ON_PAGE: usize = 100;
+/// Actions by which the list is grouped; those with most to decide come first.
+const GROUPS_MAX: usize = 40;
 /// Values of an event on one page. Its form names them by `values` (the first of them) and `count`, and
 /// speaks for no others.
 const VALUES_MAX: usize = 200;
@@ -45,12 +47,19 @@ struct Page<'a> {
     may_decide: bool,
     review: Review,
     filters: Vec<FilterLink>,
+    groups: Vec<GroupRow>,
     /// What is asked for now, for forms to come back to.
-    show: String,
+    show: &'static str,
+    action: String,
+    /// The list without its action.
+    all_actions: String,
     page: u64,
     rows: Vec<Row>,
     all: String,
-    open_matching: u64,
+    /// Of the undecided ones of the list: those that are included at once, and those that are to be read.
+    ready: u64,
+    to_read: u64,
+    next: Option<String>,
     newer: Option<String>,
     older: Option<String>,
     reason: String,
@@ -64,11 +73,22 @@ struct FilterLink {
     is_current: bool,
 }
 
+/// The events of one action.
+struct GroupRow {
+    href: String,
+    action: String,
+    events: String,
+    open: String,
+    to_read: u64,
+    is_current: bool,
+}
+
 struct Row {
     value: String,
     href: String,
     seq: String,
     time: String,
+    full_time: String,
     action: String,
     found: String,
     flags: u64,
@@ -85,6 +105,8 @@ struct Badge {
 struct Compare {
     seq: String,
     time: String,
+    action: String,
+    found: String,
     badge: Badge,
     event: String,
     revision: u64,
@@ -107,29 +129,33 @@ struct ValueRow {
     is_flagged: bool,
 }
 
+const fn of_decision(decision: Option<DecisionIs>) -> FoundFilter {
+    FoundFilter { decision, found: 0, is_flagged: None, action: None }
+}
+
+const fn of_kind(found: u8) -> FoundFilter {
+    FoundFilter { decision: None, found, is_flagged: None, action: None }
+}
+
 /// The ways to look at the list: name, words, filter.
-const SHOWS: [(&str, &str, FoundFilter); 8] = [
-    ("all", "All", FoundFilter { decision: None, found: 0, is_flagged: false }),
-    ("open", "To decide", FoundFilter { decision: Some(DecisionIs::Open), found: 0, is_flagged: false }),
+static SHOWS: [(&str, &str, FoundFilter); 8] = [
+    ("all", "All", of_decision(None)),
+    ("open", "To decide", of_decision(Some(DecisionIs::Open))),
     (
-        "include",
-        "Included",
-        FoundFilter { decision: Some(DecisionIs::Made(Decision::Include)), found: 0, is_flagged: false },
+        "flagged",
+        "To read",
+        FoundFilter { decision: Some(DecisionIs::Open), found: 0, is_flagged: Some(true), action: None },
     ),
-    (
-        "exclude",
-        "Excluded",
-        FoundFilter { decision: Some(DecisionIs::Made(Decision::Exclude)), found: 0, is_flagged: false },
-    ),
-    ("by", "By the person", FoundFilter { decision: None, found: case_found::BY_PERSON, is_flagged: false }),
-    ("on", "On the person", FoundFilter { decision: None, found: case_found::ON_PERSON, is_flagged: false }),
-    ("mention", "Mentions", FoundFilter { decision: None, found: case_found::MENTION, is_flagged: false }),
-    ("flagged", "Texts to read", FoundFilter { decision: None, found: 0, is_flagged: true }),
+    ("include", "Included", of_decision(Some(DecisionIs::Made(Decision::Include)))),
+    ("exclude", "Excluded", of_decision(Some(DecisionIs::Made(Decision::Exclude)))),
+    ("by", "By the person", of_kind(case_found::BY_PERSON)),
+    ("on", "On the person", of_kind(case_found::ON_PERSON)),
+    ("mention", "Mentions", of_kind(case_found::MENTION)),
 ];
 
 fn shown(name: &str) -> (&'static str, FoundFilter) {
-    let known = SHOWS.iter().find(|(known, _, _)| *known == name);
-    known.map_or((SHOWS[0].0, SHOWS[0].2), |(name, _, filter)| (name, *filter))
+    let known = SHOWS.iter().find(|(known, _, _)| *known == name).unwrap_or(&SHOWS[0]);
+    (known.0, known.2.clone())
 }
 
 /// From a query or a form.
@@ -229,6 +255,8 @@ fn compare(compared: &Compared, first: usize, href: impl Fn(usize) -> String) ->
     Compare {
         seq: number(new.chain_seq),
         time: moment(new.timestamp_ms),
+        action: visible(&new.action),
+        found: kinds_for_reviewer(new.found),
         badge: badge(&compared.found),
         event: format!("{}:{}", new.project_id, new.chain_seq),
         revision: compared.found.revision,
@@ -242,18 +270,62 @@ fn compare(compared: &Compared, first: usize, href: impl Fn(usize) -> String) ->
     }
 }
 
+/// `14 Nov 26 16:02`: a list of many years is read by its days.
+fn short(timestamp_ms: u64) -> String {
+    let day = day(timestamp_ms);
+    let (day, year) = day.split_at(day.len() - 4);
+    format!("{day}{} {}", &year[2..], &clock_ms(timestamp_ms)[..5])
+}
+
+/// What a page, or a form that leads back to it, asks for.
 struct Asking {
     search: Option<CaseSearch>,
     show: &'static str,
+    /// Its action among it.
     filter: FoundFilter,
     page: u64,
+    here: String,
 }
 
 impl Asking {
     async fn new(app: &Dashboard, asked: &Asked, case: &Case) -> Result<Asking, Problem> {
         let (show, filter) = shown(&value(asked, "show"));
-        let page = value(asked, "page").parse().unwrap_or(0);
-        Ok(Asking { search: app.service.disclosures.current_search(case).await?, show, filter, page })
+        // As a search keeps them: PostgreSQL takes no text with a zero in it.
+        let action = value(asked, "action").replace('\0', "");
+        let filter = FoundFilter { action: Some(action).filter(|action| !action.is_empty()), ..filter };
+        let page = value(asked, "page").parse().unwrap_or(0).min(RESULTS_MAX);
+        let here = format!("/app/o/{}/cases/{}/review", case.tenant_id, case.id.0);
+        Ok(Asking { search: app.service.disclosures.current_search(case).await?, show, filter, page, here })
+    }
+
+    fn list(&self, show: &str, action: Option<&str>, page: u64) -> String {
+        let action = action.map_or(String::new(), |action| format!("&action={}", encoded(action)));
+        format!("{}?show={show}{action}&page={page}", self.here)
+    }
+
+    /// This list, from another page on.
+    fn at(&self, page: u64) -> String {
+        self.list(self.show, self.filter.action.as_deref(), page)
+    }
+
+    fn event(&self, page: u64, project_id: ProjectId, seq: u64) -> String {
+        format!("{}&event={project_id}:{seq}", self.at(page))
+    }
+
+    /// Where the next event of this list is that nobody has decided about.
+    async fn next(
+        &self,
+        app: &Dashboard,
+        asked: &Asked,
+        after: Option<(ProjectId, u64)>,
+    ) -> Result<Option<String>, Problem> {
+        let Some(search) = &self.search else { return Ok(None) };
+        let grants = asked.place().membership.grants.clone();
+        let control = &app.service.disclosures.control;
+        let next = control.next_open(search.new.id, self.filter.clone(), grants, after).await?;
+        Ok(next.map(|(found, before)| {
+            self.event(before / ON_PAGE as u64, found.new.project_id, found.new.chain_seq)
+        }))
     }
 }
 
@@ -261,33 +333,30 @@ impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked, case: &Case) -> Result<Page<'a>, Problem> {
         let asking = Asking::new(app, asked, case).await?;
         let frame = Frame::new(app, asked, case, Tab::Review).await?;
-        let here = format!("{}/review", frame.here);
         let grants = &asked.place().membership.grants;
         let chosen = parse_event(&value(asked, "event"));
         let control = &app.service.disclosures.control;
-        let (mut found, mut all, mut open_matching) = (Vec::new(), 0, 0);
+        let (mut found, mut groups, mut all, mut ready, mut to_read) = (Vec::new(), Vec::new(), 0, 0, 0);
         let (mut review, mut compare_shown) = (Review::default(), None);
         if let Some(search) = &asking.search {
+            let id = search.new.id;
+            let count = |filter: FoundFilter| control.count_found(id, filter, grants.clone());
             let offset = asking.page.saturating_mul(ON_PAGE as u64);
-            found =
-                control.found_events(search.new.id, asking.filter, grants.clone(), offset, ON_PAGE).await?;
-            all = control.count_found(search.new.id, asking.filter, grants.clone()).await?;
-            let open = match asking.filter.decision {
-                Some(DecisionIs::Made(_)) => None,
-                _ => Some(FoundFilter { decision: Some(DecisionIs::Open), ..asking.filter }),
-            };
-            if let Some(open) = open {
-                open_matching = control.count_found(search.new.id, open, grants.clone()).await?;
+            found = control.found_events(id, asking.filter.clone(), grants.clone(), offset, ON_PAGE).await?;
+            all = count(asking.filter.clone()).await?;
+            if !matches!(asking.filter.decision, Some(DecisionIs::Made(_))) {
+                let open = FoundFilter { decision: Some(DecisionIs::Open), ..asking.filter.clone() };
+                to_read = count(FoundFilter { is_flagged: Some(true), ..open.clone() }).await?;
+                ready = count(open).await?.saturating_sub(to_read);
             }
-            review = control.review_of(search.new.id, grants.clone()).await?;
+            let any_action = FoundFilter { action: None, ..asking.filter.clone() };
+            groups = control.found_groups(id, any_action, grants.clone(), GROUPS_MAX).await?;
+            review = control.review_of(id, grants.clone()).await?;
             if let Some((project_id, seq, _)) = chosen {
                 let _place = app.reads.acquire(case.tenant_id).await;
                 let first = value(asked, "values").parse().unwrap_or(0);
-                let (here, show, page, grants) = (here.clone(), asking.show, asking.page, grants.clone());
-                let href = move |first| {
-                    let event = format!("{project_id}:{seq}");
-                    format!("{here}?show={show}&page={page}&event={event}&values={first}#compare")
-                };
+                let (event, grants) = (asking.event(asking.page, project_id, seq), grants.clone());
+                let href = move |first| format!("{event}&values={first}#compare");
                 let look = move |compared: Compared| {
                     is_granted(&grants, &compared.found).then(|| compare(&compared, first, href))
                 };
@@ -295,7 +364,6 @@ impl<'a> Page<'a> {
                     app.service.disclosures.compare(search, project_id, seq, look).await?.flatten();
             }
         }
-        let query = |page: u64| format!("show={}&page={page}", asking.show);
         let is_current = |found: &FoundEvent| {
             chosen.is_some_and(|(project, seq, _)| {
                 (project, seq) == (found.new.project_id, found.new.chain_seq)
@@ -303,12 +371,12 @@ impl<'a> Page<'a> {
         };
         let rows = found.iter().map(|found| {
             let new = &found.new;
-            let event = format!("{}:{}", new.project_id, new.chain_seq);
             Row {
-                value: format!("{event}:{}", found.revision),
-                href: format!("{here}?{}&event={event}#compare", query(asking.page)),
+                value: format!("{}:{}:{}", new.project_id, new.chain_seq, found.revision),
+                href: format!("{}#compare", asking.event(asking.page, new.project_id, new.chain_seq)),
                 seq: number(new.chain_seq),
-                time: moment(new.timestamp_ms),
+                time: short(new.timestamp_ms),
+                full_time: moment(new.timestamp_ms),
                 action: visible(&new.action),
                 found: kinds_for_reviewer(new.found),
                 flags: new.flags,
@@ -318,6 +386,17 @@ impl<'a> Page<'a> {
             }
         });
         let rows = rows.collect();
+        let action = asking.filter.action.as_deref();
+        let group = |group: &FoundGroup| GroupRow {
+            href: asking.list(asking.show, Some(&group.action), 0),
+            action: visible(&group.action),
+            events: number(group.events),
+            open: number(group.open),
+            to_read: group.to_read,
+            is_current: action == Some(&group.action),
+        };
+        let after = chosen.map(|(project_id, seq, _)| (project_id, seq));
+        let next = asking.next(app, asked, after).await?.map(|href| format!("{href}#compare"));
         let is_more = all > (asking.page + 1).saturating_mul(ON_PAGE as u64);
         Ok(Page {
             shell: Shell::new(app, asked, Some(Current::Cases)),
@@ -327,18 +406,23 @@ impl<'a> Page<'a> {
             filters: SHOWS
                 .iter()
                 .map(|(name, label, _)| FilterLink {
-                    href: format!("{here}?show={name}"),
+                    href: asking.list(name, action, 0),
                     label,
                     is_current: *name == asking.show,
                 })
                 .collect(),
-            show: asking.show.to_owned(),
+            groups: groups.iter().map(group).collect(),
+            show: asking.show,
+            all_actions: asking.list(asking.show, None, 0),
             page: asking.page,
             rows,
             all: number(all),
-            open_matching,
-            newer: (asking.page > 0).then(|| format!("{here}?{}", query(asking.page - 1))),
-            older: is_more.then(|| format!("{here}?{}", query(asking.page + 1))),
+            ready,
+            to_read,
+            next,
+            newer: (asking.page > 0).then(|| asking.at(asking.page - 1)),
+            older: is_more.then(|| asking.at(asking.page + 1)),
+            action: action.unwrap_or_default().to_owned(),
             reason: asked.field("reason").to_owned(),
             reason_error: None,
             compare: compare_shown,
@@ -350,12 +434,19 @@ impl<'a> Page<'a> {
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "review").await?;
     let mut page = Page::new(&app, &asked, &case).await?;
-    let changed = asked.query_value("events").and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-    let events = if changed == 1 { "1 event".to_owned() } else { format!("{} events", number(changed)) };
+    let counted = |name: &str| asked.query_value(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    let events =
+        |count: u64| if count == 1 { "1 event".to_owned() } else { format!("{} events", number(count)) };
+    let changed = events(counted("events"));
+    let left = match counted("to_read") {
+        0 => String::new(),
+        1 => " 1 event has text to read: open it to include it.".to_owned(),
+        left => format!(" {} events have text to read: open each one to include it.", number(left)),
+    };
     page.frame.notice = match asked.query_value("done").as_deref() {
-        Some("include") => Some(format!("{events} included.")),
-        Some("exclude") => Some(format!("{events} excluded.")),
-        Some("undecide") => Some(format!("Decision undone for {events}.")),
+        Some("include") => Some(format!("{changed} included.{left}")),
+        Some("exclude") => Some(format!("{changed} excluded.")),
+        Some("undecide") => Some(format!("Decision undone for {changed}.")),
         Some("masked") => Some("Masks saved. The event is included.".to_owned()),
         _ => None,
     };
@@ -374,15 +465,24 @@ async fn refused(
     Ok(html_with(status, &page))
 }
 
-fn back(case: &Case, asked: &Asked, done: &str, changed: u64) -> Response {
-    let (show, _) = shown(asked.field("show"));
-    let page: u64 = asked.field("page").parse().unwrap_or(0);
-    let event = parse_event(asked.field("event"));
-    let event = event.map_or(String::new(), |(project, seq, _)| format!("&event={project}:{seq}"));
+/// To the list that the form was on; or on to the next event, where the form asks for that.
+async fn back(app: &Dashboard, asked: &Asked, case: &Case, outcome: &str) -> Result<Response, Problem> {
+    let asking = Asking::new(app, asked, case).await?;
+    let event = parse_event(asked.field("event")).map(|(project_id, seq, _)| (project_id, seq));
+    let next = match asked.field("then") {
+        "next" => asking.next(app, asked, event).await?,
+        _ => None,
+    };
+    let here = match (next, event) {
+        (Some(next), _) => next,
+        (None, Some((project_id, seq))) => asking.event(asking.page, project_id, seq),
+        (None, None) => asking.at(asking.page),
+    };
     let first: usize = asked.field("values").parse().unwrap_or(0);
-    let event = if first > 0 { format!("{event}&values={first}") } else { event };
-    let here = format!("/app/o/{}/cases/{}/review", case.tenant_id, case.id.0);
-    see_other(&format!("{here}?show={show}&page={page}{event}&done={done}&events={changed}"))
+    let values =
+        if first > 0 && asked.field("then").is_empty() { format!("&values={first}") } else { String::new() };
+    let place = if event.is_some() { "#compare" } else { "" };
+    Ok(see_other(&format!("{here}{values}&{outcome}{place}")))
 }
 
 /// The search that was seen, as the form names it. A form that names none has seen none.
@@ -401,8 +501,11 @@ async fn answer(
     done: &str,
 ) -> Result<Response, Problem> {
     let why = match decided {
-        Decided::Done { changed, left: 0 } => return Ok(back(case, asked, done, changed)),
-        Decided::Done { changed, left } => format!(
+        Decided::Done { changed, left: 0, to_read } => {
+            let outcome = format!("done={done}&events={changed}&to_read={to_read}");
+            return back(app, asked, case, &outcome).await;
+        }
+        Decided::Done { changed, left, .. } => format!(
             "{changed} decided. Someone else decided {left} in the meantime; those did not change. Review them and decide again."
         ),
         Decided::Locked(Some(_)) => {
@@ -416,10 +519,12 @@ async fn answer(
 pub(crate) async fn decide(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "review").await?;
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
-    let decision = match asked.field("do") {
-        "include" => Some(Decision::Include),
-        "exclude" => Some(Decision::Exclude),
-        "undecide" => None,
+    let (done, decision, is_of_all) = match asked.field("do") {
+        "include" => ("include", Some(Decision::Include), false),
+        "include_all" => ("include", Some(Decision::Include), true),
+        "exclude" => ("exclude", Some(Decision::Exclude), false),
+        "exclude_all" => ("exclude", Some(Decision::Exclude), true),
+        "undecide" => ("undecide", None, false),
         _ => return Err(Problem::not_found()),
     };
     let reason = asked.field("reason").trim().to_owned();
@@ -443,9 +548,9 @@ pub(crate) async fn decide(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
         .await;
     }
     let Some(search_id) = seen_search(&asked) else {
-        return answer(&app, &asked, &case, Decided::Locked(None), asked.field("do")).await;
+        return answer(&app, &asked, &case, Decided::Locked(None), done).await;
     };
-    let which = if asked.field("which") == "matching" {
+    let which = if is_of_all {
         Which::Open(asking.filter)
     } else {
         let chosen = asked.form.iter().filter(|(name, _)| name == "e").take(ON_PAGE);
@@ -462,7 +567,7 @@ pub(crate) async fn decide(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let person_id = asked.person().person.id;
     let decided =
         app.service.disclosures.decide(person_id, &case, search_id, which, decision, reason).await?;
-    answer(&app, &asked, &case, decided, asked.field("do")).await
+    answer(&app, &asked, &case, decided, done).await
 }
 
 pub(crate) async fn mask(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {

@@ -2,13 +2,20 @@
 
 use std::collections::HashMap;
 
+use sealog_cases::disclosure::SearchRun;
 use sealog_cases::states::{self, MAIN_WAY, Needs};
 use sealog_cases::words::Named;
-use sealog_control::{Case, CaseChannel, CaseEntry, CaseState, ExtensionReason, PersonId, RefusalGround};
+use sealog_control::{
+    Case, CaseChannel, CaseEntry, CaseSearch, CaseState, ExtensionReason, Grants, PersonId, RefusalGround,
+    Review,
+};
 
+use crate::app::Dashboard;
+use crate::pages::case_frame::Tab;
 use crate::pages::form::{Field, Kind, choices};
+use crate::problem::Problem;
 use crate::request::Asked;
-use crate::text::day;
+use crate::text::{day, number};
 
 pub(crate) struct Step {
     pub name: &'static str,
@@ -25,6 +32,124 @@ pub(crate) struct MoveForm {
     /// It was sent, and something is wrong with it.
     pub is_open: bool,
     pub is_danger: bool,
+    /// It is the next thing to do.
+    pub is_primary: bool,
+}
+
+/// How far the work inside a state has got.
+#[derive(Default)]
+pub(crate) struct Work {
+    pub is_searching: bool,
+    pub has_search: bool,
+    pub review: Review,
+    /// Events that the person who looks has decided about, where two people are needed.
+    pub own_decisions: u64,
+    pub has_package: bool,
+}
+
+impl Work {
+    pub(crate) async fn of(
+        app: &Dashboard,
+        asked: &Asked,
+        case: &Case,
+        search: Option<&CaseSearch>,
+    ) -> Result<Work, Problem> {
+        let desk = &app.service.disclosures;
+        let review = match search {
+            Some(search) => desk.control.review_of(search.new.id, Grants::default()).await?,
+            None => Review::default(),
+        };
+        let has_package = match case.state {
+            CaseState::Approved => desk.ready_package(case).await?.is_some(),
+            _ => false,
+        };
+        Ok(Work {
+            is_searching: desk.searches(case).await?.iter().any(SearchRun::is_running),
+            has_search: search.is_some(),
+            review,
+            own_decisions: app.service.cases.barred_by(case, asked.person().person.id).await?,
+            has_package,
+        })
+    }
+}
+
+/// Where the next thing is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum On {
+    Tab(Tab, &'static str),
+    Step(CaseState),
+    /// Someone else, or a job, has to finish first.
+    Wait,
+}
+
+/// The one thing that a case waits for, in a sentence, and where it is done.
+pub(crate) fn next_of(case: &Case, work: &Work) -> (String, On) {
+    let say = |text: &str, on: On| (text.to_owned(), on);
+    match case.state {
+        CaseState::Received | CaseState::IdentityCheck if !case.is_identity_confirmed() => say(
+            "Check that the requester is the person they say they are.",
+            On::Tab(Tab::Identity, "Check identity"),
+        ),
+        CaseState::Received | CaseState::IdentityCheck => {
+            say("The identity is confirmed. Start to collect the data.", On::Step(CaseState::InProgress))
+        }
+        CaseState::InProgress | CaseState::Extended | CaseState::Review => in_work(case, work),
+        CaseState::Approved if !work.has_package => {
+            say("Build the package for the requester.", On::Tab(Tab::Package, "Build package"))
+        }
+        CaseState::Approved => say(
+            "Send the package to the requester, then record how you sent it.",
+            On::Step(CaseState::Delivered),
+        ),
+        CaseState::Paused => {
+            let to = case.state_before_pause.unwrap_or(CaseState::Received);
+            say("The clock is stopped. End the pause when you have what you waited for.", On::Step(to))
+        }
+        CaseState::Delivered | CaseState::Refused | CaseState::Withdrawn => {
+            say("The request is answered. Close the case.", On::Step(CaseState::Closed))
+        }
+        CaseState::Closed => say("The case is closed.", On::Wait),
+    }
+}
+
+fn in_work(case: &Case, work: &Work) -> (String, On) {
+    let say = |text: &str, on: On| (text.to_owned(), on);
+    if case.identifiers.is_empty() {
+        return say("Add the IDs that refer to this person.", On::Tab(Tab::Identifiers, "Add identifiers"));
+    }
+    if case.scope.projects.is_empty() {
+        return say("Choose the projects to search.", On::Tab(Tab::Identifiers, "Choose projects"));
+    }
+    if work.is_searching {
+        return say(
+            "A search is running. Review its events when it has finished.",
+            On::Tab(Tab::Search, "View search"),
+        );
+    }
+    if !work.has_search {
+        return say("Search for the events of this person.", On::Tab(Tab::Search, "Search"));
+    }
+    match work.review.open {
+        0 => {}
+        1 => return say("1 event still needs a decision.", On::Tab(Tab::Review, "Review events")),
+        open => {
+            let text = format!("{} events still need a decision.", number(open));
+            return (text, On::Tab(Tab::Review, "Review events"));
+        }
+    }
+    if case.state != CaseState::Review {
+        return say("Every event is decided. Send the case to review.", On::Step(CaseState::Review));
+    }
+    if !case.is_identity_confirmed() {
+        return say(
+            "Confirm the requester's identity before you approve.",
+            On::Tab(Tab::Identity, "Check identity"),
+        );
+    }
+    if work.own_decisions > 0 {
+        return say("You decided about events of this case, so another person must approve it.", On::Wait);
+    }
+    say("Every event is decided. Approve what will be disclosed.", On::Step(CaseState::Approved))
 }
 
 /// The main way, with when each state was reached and by whom; side states are shown where they are.
@@ -139,7 +264,8 @@ pub(crate) fn moves(asked: &Asked, case: &Case) -> (Vec<MoveForm>, Vec<&'static 
         fields.push(Field::new("note", "Note", Kind::Text, value("note")).required());
         let fields = fields.into_iter().map(|field| field.in_form(form)).collect();
         let is_danger = matches!(known.to, CaseState::Refused | CaseState::Withdrawn | CaseState::Closed);
-        forms.push(MoveForm { to: known.to, label: move_label(known), fields, is_open: is_sent, is_danger });
+        let label = move_label(known);
+        forms.push(MoveForm { to: known.to, label, fields, is_open: is_sent, is_danger, is_primary: false });
     }
     (forms, locked)
 }

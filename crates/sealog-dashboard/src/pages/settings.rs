@@ -52,7 +52,8 @@ struct Page<'a> {
     policy: KeyPolicy,
     days: String,
     time_zone: String,
-    zones: Vec<String>,
+    needs_two_people: bool,
+    regions: Vec<Region>,
     /// The time now, there.
     now: String,
     privacy: Vec<Text>,
@@ -67,6 +68,27 @@ struct Text {
     value: String,
 }
 
+/// Time zones of one part of the world, each as the database and as people write it.
+struct Region {
+    name: String,
+    zones: Vec<(String, String)>,
+}
+
+/// In their order: UTC, then regions.
+fn regions() -> Vec<Region> {
+    let mut regions =
+        vec![Region { name: zone::UTC.into(), zones: vec![(zone::UTC.into(), zone::UTC.into())] }];
+    for name in zone::names() {
+        let Some((region, place)) = name.split_once('/') else { continue };
+        let zone = (name.clone(), place.replace('_', " ").replace('/', ", "));
+        match regions.last_mut().filter(|last| last.name == region) {
+            Some(last) => last.zones.push(zone),
+            None => regions.push(Region { name: region.to_owned(), zones: vec![zone] }),
+        }
+    }
+    regions
+}
+
 struct GivenUp {
     when: String,
     to: String,
@@ -78,7 +100,14 @@ impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked) -> Result<Page<'a>, Problem> {
         let tenant = &asked.place().tenant;
         let settings = app.service.admin.organisation_settings(tenant.id).await.map_err(of_admin)?;
-        let OrganisationSettings { is_totp_required, session, email_domains, time_zone, privacy } = settings;
+        let OrganisationSettings {
+            is_totp_required,
+            session,
+            email_domains,
+            time_zone,
+            needs_two_people,
+            privacy,
+        } = settings;
         let policy = app.service.admin.key_policy(tenant).await.map_err(of_admin)?;
         let given_up = app.service.control.given_up_notices(tenant.id, GIVEN_UP_ON_PAGE).await;
         let given_up = given_up.map_err(of_control)?;
@@ -98,7 +127,8 @@ impl<'a> Page<'a> {
             email_domains: email_domains.join("\n"),
             policy,
             days: number(policy.days_max),
-            zones: zone::names(),
+            needs_two_people,
+            regions: regions(),
             now: zone::moment(app.service.world.now_ms(), &time_zone),
             privacy: texts
                 .map(|((name, (label, hint)), value)| Text {
@@ -143,6 +173,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         Some("domains") => Some("Saved. Applies to new and open invitations."),
         Some("key-lifetime") => Some("Saved. Applies to new keys."),
         Some("time-zone") => Some("Time zone saved."),
+        Some("cases") => Some("Saved. Applies to the next approval."),
         Some("privacy") => Some("Privacy texts saved. New packages include them."),
         _ => None,
     };
@@ -224,7 +255,16 @@ pub(crate) async fn limit_keys(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result
 pub(crate) async fn set_time_zone(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let typed = asked.field("time_zone");
     let made = app.service.admin.set_time_zone(actor(&asked), asked.place().tenant.id, typed).await;
-    answer(&app, &asked, "time-zone", made, |page| page.time_zone = typed.to_owned()).await
+    // What is no zone is not in the list: it shows the one that is kept.
+    answer(&app, &asked, "time-zone", made, |_| {}).await
+}
+
+/// Who reviewed a case does not approve it.
+pub(crate) async fn require_two_people(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let is_required = asked.field("two_people") == "yes";
+    let tenant_id = asked.place().tenant.id;
+    let made = app.service.admin.require_two_people(actor(&asked), tenant_id, is_required).await;
+    answer(&app, &asked, "cases", made, |page| page.needs_two_people = is_required).await
 }
 
 pub(crate) async fn set_privacy(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {

@@ -204,7 +204,10 @@ fn an_admin_looks_at_cases_and_changes_none() {
     let mut admin = stage.signed_in(2);
     let page = admin.get(&case);
     page.shows("Ada Subject");
-    assert!(!page.has("<form class=\"pad") && !page.has("Next step"), "no control that does nothing");
+    assert!(
+        !page.has("<form class=\"pad") && !page.has("What to do next") && !page.has("Other steps"),
+        "no control that does nothing"
+    );
     assert!(!admin.get(&list()).has("New case"));
     let form = [("revision", "1"), ("to", "withdrawn"), ("note", "x")];
     admin.post(&format!("{case}/move"), &form).is_problem(403, "auth/not_allowed");

@@ -22,11 +22,6 @@ fn stage() -> Stage {
     stage
 }
 
-fn events(page: &Response) -> Vec<String> {
-    let parts = page.text().split("name=\"e\" value=\"").skip(1);
-    parts.map(|part| part.split('"').next().unwrap().to_owned()).collect()
-}
-
 /// Sends a form about events with the search that the page shows now.
 fn decide(browser: &mut Browser<'_>, here: &str, form: &[(&str, &str)]) -> Response {
     let search = search_of(&browser.get(here));
@@ -71,8 +66,7 @@ fn without_identifiers_or_in_another_state_no_search_starts_and_the_page_says_wh
     assert!(built.status == 422 && built.has("Disclosure is locked"));
     let review = owner.get(&format!("{path}/review"));
     assert!(review.has("Nothing to review yet"));
-    let decide = [("which", "matching"), ("do", "include")];
-    assert_eq!(owner.post(&format!("{path}/review/decide"), &decide).status, 422);
+    assert_eq!(owner.post(&format!("{path}/review/decide"), &[("do", "include_all")]).status, 422);
 }
 
 #[test]
@@ -84,7 +78,7 @@ fn events_are_decided_about_singly_and_in_bulk_and_an_exclusion_needs_a_reason()
     stage.work();
     let here = format!("{path}/review");
     let page = officer.get(&here);
-    let found = events(&page);
+    let found = events_of(&page);
     assert_eq!(found.len(), 2, "{}", page.text());
     let without =
         decide(&mut officer, &here, &[("e", found[0].as_str()), ("do", "exclude"), ("reason", " ")]);
@@ -96,12 +90,11 @@ fn events_are_decided_about_singly_and_in_bulk_and_an_exclusion_needs_a_reason()
     officer.follow(decided).shows("1 event excluded.");
     let page = officer.get(&format!("{here}?show=exclude"));
     assert!(
-        events(&page).len() == 1 && page.has("of &#60;b&#62;somebody&#60;/b&#62; else"),
+        events_of(&page).len() == 1 && page.has("of &#60;b&#62;somebody&#60;/b&#62; else"),
         "{}",
         page.text()
     );
-    let bulk = [("which", "matching"), ("do", "include"), ("show", "all")];
-    assert_eq!(decide(&mut officer, &here, &bulk).status, 303);
+    assert_eq!(decide(&mut officer, &here, &[("do", "include_all")]).status, 303);
     assert!(officer.get(&here).has("1 included, 1 excluded, 0 to decide"));
     // In the chain is how many, and neither the reason nor who.
     let told = stage.records(1).join("\n");
@@ -116,8 +109,8 @@ fn two_people_on_one_case_see_each_others_decisions_and_overwrite_none() {
     assert_eq!(officer.post(&format!("{path}/search/start"), &[]).status, 303);
     stage.work();
     let here = format!("{path}/review");
-    let (seen_by_owner, seen_by_officer) = (events(&owner.get(&here)), events(&officer.get(&here)));
-    let include = [("e", seen_by_owner[0].as_str()), ("do", "include")];
+    let (seen_by_owner, seen_by_officer) = (events_of(&owner.get(&here)), events_of(&officer.get(&here)));
+    let include = [("e", seen_by_owner[1].as_str()), ("do", "include")];
     assert_eq!(decide(&mut owner, &here, &include).status, 303);
     let both = [
         ("e", seen_by_officer[0].as_str()),
@@ -173,8 +166,7 @@ fn a_package_is_made_after_approval_downloaded_sealed_and_gone_after_30_days() {
         "{}",
         undecided.text()
     );
-    let bulk = [("which", "matching"), ("do", "include")];
-    assert_eq!(decide(&mut officer, &format!("{path}/review"), &bulk).status, 303);
+    include_all(&mut officer, &path);
     let early = officer.post(&format!("{here}/build"), &[]);
     assert!(early.status == 422 && early.has("Approve the case to build a package."));
     move_case(&mut officer, &path, "approved");
@@ -347,19 +339,16 @@ fn a_decision_names_the_search_that_was_seen_and_is_refused_after_a_newer_one() 
         stage.append(live(1), OWN);
     }
     search(&mut officer);
-    let bulk =
-        officer.post(&format!("{here}/decide"), &sent(&list, &[("which", "matching"), ("do", "include")]));
+    let bulk = officer.post(&format!("{here}/decide"), &sent(&list, &[("do", "include_all")]));
     assert_eq!(bulk.status, 409, "{}", bulk.text());
     bulk.shows("A newer search has finished");
     let masked = officer.post(&format!("{here}/mask"), &sent(&masks, &[("do", "save")]));
     assert_eq!(masked.status, 409);
-    let nameless = [("which", "matching"), ("do", "include"), ("show", "all")];
-    assert_eq!(officer.post(&format!("{here}/decide"), &nameless).status, 409);
+    assert_eq!(officer.post(&format!("{here}/decide"), &[("do", "include_all")]).status, 409);
     officer.get(&here).shows("0 included, 0 excluded, 42 to decide");
     // Approval is a decision about all of it.
     let seen = form_in(&officer.get(&here), "review/decide");
-    let bulk = sent(&seen, &[("which", "matching"), ("do", "include")]);
-    assert_eq!(officer.post(&format!("{here}/decide"), &bulk).status, 303);
+    include_all(&mut officer, &path);
     move_case(&mut officer, &path, "review");
     let approve = |officer: &mut Browser<'_>, search: &str| {
         let revision = revision_of(&officer.get(&path));
@@ -400,4 +389,178 @@ fn an_extension_letter_names_the_longer_date_and_does_not_say_that_the_request_i
     for kind in ["cover", "response", "refusal"] {
         assert!(letter(&mut officer, kind).contains("have dealt with it"), "{kind}");
     }
+}
+
+/// A case with this many events, of three actions; every tenth has a text to read.
+fn large_case(events: usize) -> (Stage, String) {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    stage.member(3, 1, Role::PrivacyOfficer);
+    for n in 0..events {
+        let action = ["user.login", "data.viewed", "<b>own</b>\u{202e}"][n % 3];
+        let name = if n % 10 == 0 { "note" } else { "place" };
+        let event = format!(r#"{{"action":"{action}","actor_id":"p-20931","metadata":{{"{name}":"{n}"}}}}"#);
+        stage.append(live(1), &event);
+    }
+    let mut officer = stage.signed_in(3);
+    let path = case_in_progress(&mut officer);
+    assert_eq!(officer.post(&format!("{path}/search/start"), &[]).status, 303);
+    stage.work();
+    drop(officer);
+    (stage, path)
+}
+
+#[test]
+fn a_case_of_1500_events_is_worked_in_groups_in_bulk_and_one_after_the_other() {
+    let (stage, path) = large_case(1500);
+    let mut officer = stage.signed_in(3);
+    let here = format!("{path}/review");
+    let page = officer.get(&here);
+    assert_eq!(events_of(&page).len(), 100);
+    assert!(page.text().len() < 120_000, "{} bytes", page.text().len());
+    page.shows("0 included, 0 excluded, 1500 to decide").shows("Include 1350 with nothing to read");
+    page.shows("150 to read one by one").shows("500, 500 to decide").shows("50 to read");
+    assert!(page.has("&#60;b&#62;own&#60;/b&#62;\\u{202e}") && !page.has("<b>own") && !page.has("\u{202e}<"));
+    // One action at a time.
+    let group = page.text().split("href=\"").find(|part| part.contains("action=data.viewed")).unwrap();
+    let group = group.split('"').next().unwrap().replace("&#38;", "&");
+    let list = officer.get(&group);
+    list.shows("Include 450 with nothing to read").shows("All actions");
+    let form = form_in(&list, "review/decide");
+    let decided = officer.post(&format!("{here}/decide"), &sent(&form, &[("do", "include_all")]));
+    officer.follow(decided).shows("450 events included. 50 events have text to read");
+    // All of it but what has to be read, and nothing of that by a box.
+    assert_eq!(decide(&mut officer, &here, &[("do", "include_all")]).status, 303);
+    officer.get(&here).shows("1350 included, 0 excluded, 150 to decide");
+    let to_read = events_of(&officer.get(&format!("{here}?show=flagged")));
+    let chosen = [("e", to_read[0].as_str()), ("do", "include")];
+    let left = decide(&mut officer, &here, &chosen);
+    officer.follow(left).shows("0 events included. 1 event has text to read: open it to include it.");
+    // The next one is opened, read and included, and then the one behind it.
+    let next = |page: &Response| {
+        let href = page.text().split("\">Next undecided").next().unwrap().rsplit("href=\"").next().unwrap();
+        href.replace("&#38;", "&").split('#').next().unwrap().to_owned()
+    };
+    let mut page = officer.get(&here);
+    let mut seen = std::collections::HashSet::new();
+    for left in (145..150).rev() {
+        let at = next(&page);
+        page = officer.get(&at);
+        assert!(seen.insert(at.split("event=").nth(1).unwrap().to_owned()), "{at}");
+        page.shows("id=\"compare\"").shows("to read</span>").shows("Include and next");
+        assert!(page.text().len() < 130_000, "{} bytes", page.text().len());
+        let form = form_in(&page, "review/mask");
+        let read = officer.post(&format!("{here}/mask"), &sent(&form, &[("do", "save")]));
+        page = officer.follow(read);
+        page.shows(&format!("{} included, 0 excluded, {left} to decide", 1500 - left))
+            .shows("id=\"compare\"");
+    }
+}
+
+#[test]
+fn an_event_is_excluded_from_where_it_is_read_and_the_next_one_is_shown() {
+    let (stage, path) = large_case(21);
+    let mut officer = stage.signed_in(3);
+    let here = format!("{path}/review");
+    let event = format!("{}:21", project_id(1));
+    let page = officer.get(&format!("{here}?show=flagged&event={event}"));
+    let behind = page.text().rsplit("review/decide\"").next().unwrap().to_owned();
+    assert!(behind.contains("Exclude and next") && behind.contains(&format!("value=\"{event}:1\"")));
+    let search = search_of(&page);
+    let one = format!("{event}:1");
+    let form = [
+        ("search", search.as_str()),
+        ("show", "flagged"),
+        ("event", event.as_str()),
+        ("e", one.as_str()),
+        ("then", "next"),
+        ("reason", "Of someone else."),
+        ("do", "exclude"),
+    ];
+    let excluded = officer.post(&format!("{here}/decide"), &form);
+    let page = officer.follow(excluded);
+    page.shows("1 event excluded.").shows("0 included, 1 excluded, 20 to decide");
+    assert!(page.has("<h2 id=\"cm\">#11</h2>"), "{}", page.text());
+}
+
+#[test]
+fn a_case_opens_on_what_to_do_next_with_one_primary_step() {
+    let stage = stage();
+    let mut officer = stage.signed_in(3);
+    let path = open_case(&mut officer);
+    let on = |browser: &mut Browser<'_>, text: &str, button: &str| {
+        let page = browser.get(&path);
+        let next = page.text().split("What to do next").nth(1).unwrap_or_else(|| panic!("{}", page.text()));
+        let next = next.split("</section>").next().unwrap();
+        assert!(next.contains(text) && next.contains(button), "{text}, {button}: {next}");
+        let primary = page.text().matches("btn primary").count();
+        assert_eq!(primary, 1, "{text}");
+    };
+    on(&mut officer, "Check that the requester is the person", "/identity\">Check identity");
+    // The page where it is done has its own button.
+    let identity = officer.get(&format!("{path}/identity"));
+    assert!(identity.has("What to do next") && !identity.has("\">Check identity</a>"));
+    let path_of_work = case_in_progress(&mut officer);
+    let next = |browser: &mut Browser<'_>, text: &str| {
+        let page = browser.get(&path_of_work);
+        page.shows(text);
+        assert_eq!(page.text().matches("btn primary").count(), 1, "{text}");
+    };
+    next(&mut officer, "Search for the events of this person.");
+    assert_eq!(officer.post(&format!("{path_of_work}/search/start"), &[]).status, 303);
+    next(&mut officer, "A search is running.");
+    stage.work();
+    next(&mut officer, "2 events still need a decision.");
+    include_all(&mut officer, &path_of_work);
+    next(&mut officer, "Send the case to review.");
+    move_case(&mut officer, &path_of_work, "review");
+    next(&mut officer, "Approve what will be disclosed.");
+    move_case(&mut officer, &path_of_work, "approved");
+    next(&mut officer, "Build the package for the requester.");
+    assert_eq!(officer.post(&format!("{path_of_work}/package/build"), &[]).status, 303);
+    stage.work();
+    next(&mut officer, "Send the package to the requester, then record how you sent it.");
+    move_case(&mut officer, &path_of_work, "delivered");
+    next(&mut officer, "Close the case.");
+    // Those who only read are not asked to do anything.
+    assert!(!stage.signed_in(2).get(&path_of_work).has("What to do next"));
+    move_case(&mut officer, &path_of_work, "closed");
+    assert!(!officer.get(&path_of_work).has("What to do next"));
+}
+
+#[test]
+fn where_two_people_are_needed_who_reviewed_does_not_approve() {
+    let stage = stage();
+    let (mut owner, mut officer) = (stage.signed_in(1), stage.signed_in(3));
+    let settings = format!("/app/o/{}/settings", tenant_id(1));
+    owner.get(&settings).shows("A person who decided about events of a case cannot approve it.");
+    officer.post(&format!("{settings}/cases"), &[("two_people", "yes")]).is_problem(403, "auth/not_allowed");
+    assert_eq!(owner.post(&format!("{settings}/cases"), &[("two_people", "yes")]).status, 303);
+    assert!(stage.records(1).iter().any(|record| record.contains("cases_two_people")));
+    let path = case_in_progress(&mut officer);
+    review_all(&stage, &mut officer, &path);
+    move_case(&mut officer, &path, "review");
+    let approve = |browser: &mut Browser<'_>| {
+        let page = browser.get(&path);
+        let (revision, search) = (revision_of(&page), search_of(&page));
+        let form =
+            [("revision", revision.as_str()), ("search", &search), ("to", "approved"), ("note", "On.")];
+        browser.post(&format!("{path}/move"), &form)
+    };
+    officer.get(&path).shows("so another person must approve it");
+    let refused = approve(&mut officer);
+    assert_eq!(refused.status, 422);
+    refused.shows("you decided about 2 of the events, so another person must approve the case");
+    owner.get(&path).shows("Approve what will be disclosed.");
+    assert_eq!(approve(&mut owner).status, 303);
+    // One decision of the second person, and that is a reviewer too.
+    move_case(&mut owner, &path, "review");
+    let event = events_of(&owner.get(&format!("{path}/review"))).remove(1);
+    let again = [("e", event.as_str()), ("do", "include")];
+    assert_eq!(decide(&mut owner, &format!("{path}/review"), &again).status, 303);
+    approve(&mut owner).shows("you decided about 1 of the events");
+    // Without the rule one person is enough.
+    assert_eq!(owner.post(&format!("{settings}/cases"), &[]).status, 303);
+    assert_eq!(approve(&mut officer).status, 303);
 }

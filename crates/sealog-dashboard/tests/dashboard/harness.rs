@@ -437,7 +437,11 @@ pub const CASE: [(&str, &str); 8] = [
 
 /// Opens a case in the first organisation; its path.
 pub fn open_case(browser: &mut Browser<'_>) -> String {
-    let opened = browser.post(&format!("/app/o/{}/cases/create", tenant_id(1)), &CASE);
+    open_case_of(browser, 1)
+}
+
+pub fn open_case_of(browser: &mut Browser<'_>, tenant: u8) -> String {
+    let opened = browser.post(&format!("/app/o/{}/cases/create", tenant_id(tenant)), &CASE);
     let path = opened.location().unwrap_or_else(|| panic!("{}", opened.text()));
     path.split('?').next().unwrap().to_owned()
 }
@@ -502,10 +506,28 @@ pub fn review_all(stage: &Stage, browser: &mut Browser<'_>, path: &str) {
     let started = browser.post(&format!("{path}/search/start"), &[]);
     assert_eq!(started.status, 303, "{}", started.text());
     stage.work();
-    let search = search_of(&browser.get(&format!("{path}/review")));
-    let decide = [("search", search.as_str()), ("which", "matching"), ("do", "include"), ("show", "all")];
-    let decided = browser.post(&format!("{path}/review/decide"), &decide);
+    include_all(browser, path);
+}
+
+/// Events of the list that a page shows, as its boxes name them: `PROJECT:SEQ:REVISION`.
+pub fn events_of(page: &Response) -> Vec<String> {
+    let parts = page.text().split("type=\"checkbox\" name=\"e\" value=\"").skip(1);
+    parts.map(|part| part.split('"').next().unwrap().to_owned()).collect()
+}
+
+/// Includes what can be included at once, and then each event that has to be read.
+pub fn include_all(browser: &mut Browser<'_>, path: &str) {
+    let here = format!("{path}/review");
+    let search = search_of(&browser.get(&here));
+    let decided =
+        browser.post(&format!("{here}/decide"), &[("search", search.as_str()), ("do", "include_all")]);
     assert_eq!(decided.status, 303, "{}", decided.text());
+    for event in events_of(&browser.get(&format!("{here}?show=flagged"))) {
+        let (event, revision) = event.rsplit_once(':').unwrap();
+        let form = [("search", search.as_str()), ("event", event), ("revision", revision), ("count", "200")];
+        let read = browser.post(&format!("{here}/mask"), &[&form[..], &[("do", "suggested")]].concat());
+        assert_eq!(read.status, 303, "{}", read.text());
+    }
 }
 
 /// The id of the newest package.

@@ -137,6 +137,7 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("POST", "/app/o/{organisation}/settings/domains", false, MANAGERS),
     ("POST", "/app/o/{organisation}/settings/key-lifetime", false, MANAGERS),
     ("POST", "/app/o/{organisation}/settings/time-zone", false, MANAGERS),
+    ("POST", "/app/o/{organisation}/settings/cases", false, MANAGERS),
     ("POST", "/app/o/{organisation}/settings/privacy", false, MANAGERS),
 ];
 

@@ -13,6 +13,8 @@ pub const SESSION: &str = "security.session";
 pub const EMAIL_DOMAINS: &str = "security.email_domains";
 /// The name of a time zone of the IANA database.
 pub const TIME_ZONE: &str = "time_zone";
+/// `true` if a person who decided about events of a case does not approve it.
+pub const TWO_PEOPLE: &str = "cases.two_people";
 /// Texts that packages for data subjects explain the organisation's processing with.
 pub const PRIVACY: [&str; 5] =
     ["privacy.purposes", "privacy.categories", "privacy.recipients", "privacy.retention", "privacy.contact"];
@@ -44,6 +46,7 @@ pub struct OrganisationSettings {
     pub email_domains: Vec<String>,
     /// UTC where none is set.
     pub time_zone: Option<String>,
+    pub needs_two_people: bool,
     /// In the order of [`PRIVACY`].
     pub privacy: [Option<String>; 5],
 }
@@ -58,6 +61,7 @@ impl OrganisationSettings {
             session: value(SESSION).map(SessionLimits::parse).unwrap_or_default(),
             email_domains: value(EMAIL_DOMAINS).map(domains).unwrap_or_default(),
             time_zone: value(TIME_ZONE).and_then(text),
+            needs_two_people: value(TWO_PEOPLE) == Some("true"),
             privacy: PRIVACY.map(|name| value(name).and_then(text)),
         }
     }

@@ -78,7 +78,13 @@ pub fn entry(n: u8) -> NewCaseEntry {
 }
 
 pub fn write(n: u8) -> CaseWrite {
-    CaseWrite { entry: entry(n), records: vec![record(n)], events: vec![], notices: vec![] }
+    CaseWrite {
+        entry: entry(n),
+        records: vec![record(n)],
+        events: vec![],
+        notices: vec![],
+        not_decided_by: None,
+    }
 }
 
 pub fn case_event(n: u8, key: &str) -> NewCaseEvent {

@@ -77,7 +77,8 @@ fn decide(
     decision: Option<Decision>,
 ) -> Decided {
     let reason = (decision == Some(Decision::Exclude)).then(|| "not theirs".to_owned());
-    let decide = Decide { reviewing: reviewing(case, search), which, decision, reason };
+    let reviewing = reviewing(case, search);
+    let decide = Decide { reviewing, which, leaves_flagged: false, decision, reason };
     // Of an id that no other record has.
     let mut random = [0; 16];
     SystemWorld.fill_random(&mut random);
@@ -164,7 +165,7 @@ pub fn two_who_decide_do_not_overwrite_each_other(control: &Control) {
     let these = |seqs: &[(u64, u64)]| {
         Which::These(seqs.iter().map(|(seq, rev)| (project_id(1), *seq, *rev)).collect())
     };
-    let done = |changed, left| Decided::Done { changed, left };
+    let done = |changed, left| Decided::Done { changed, left, to_read: 0 };
     assert_eq!(
         decide(control, &case, &search, these(&[(1, 1), (2, 1)]), Some(Decision::Include)),
         done(2, 0)
@@ -174,7 +175,8 @@ pub fn two_who_decide_do_not_overwrite_each_other(control: &Control) {
     let late = decide(control, &case, &search, these(&[(2, 1), (3, 1)]), Some(Decision::Exclude));
     assert_eq!(late, done(1, 1), "the second one was changed meanwhile");
     // In bulk, only what nobody has decided.
-    let bulk = Which::Open(FoundFilter { found: BY_PERSON, is_flagged: true, ..FoundFilter::default() });
+    let bulk =
+        Which::Open(FoundFilter { found: BY_PERSON, is_flagged: Some(true), ..FoundFilter::default() });
     assert_eq!(decide(control, &case, &search, bulk, Some(Decision::Include)), done(1, 0));
     let review = wait(control.review_of(search.new.id, Grants::default())).unwrap();
     assert_eq!((review.included, review.excluded, review.open), (3, 1, 1));
@@ -192,6 +194,65 @@ pub fn two_who_decide_do_not_overwrite_each_other(control: &Control) {
     let excluded =
         FoundFilter { decision: Some(DecisionIs::Made(Decision::Exclude)), ..FoundFilter::default() };
     assert_eq!((counted(FoundFilter::default()), counted(excluded)), (5, 1));
+}
+
+pub fn what_has_to_be_read_is_left_out_where_many_are_decided_at_once(control: &Control) {
+    furnish_case(control);
+    let case = case_in(control, 1, CaseState::Review);
+    let new = |seq: u64, action: &str, flags: u64| NewFound {
+        action: action.into(),
+        flags,
+        ..found(seq, BY_PERSON)
+    };
+    let found =
+        vec![new(1, "a.b", 0), new(2, "a.b", 3), new(3, "c.d", 0), new(4, "c.d", 0), new(5, "a.b", 0)];
+    let search = done_search(control, 1, &case, found);
+    let include = |which: Which| {
+        let reviewing = reviewing(&case, &search);
+        let decision = Some(Decision::Include);
+        let decide = Decide { reviewing, which, leaves_flagged: true, decision, reason: None };
+        wait(control.decide_found(decide, Records::none())).unwrap()
+    };
+    let groups = |filter: FoundFilter| {
+        let groups = wait(control.found_groups(search.new.id, filter, Grants::default(), 9)).unwrap();
+        groups
+            .into_iter()
+            .map(|group| (group.action, group.events, group.open, group.to_read))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(groups(FoundFilter::default()), [("a.b".into(), 3, 3, 1), ("c.d".into(), 2, 2, 0)]);
+    // Selected by hand, it stays as well; one that somebody else has changed counts apart.
+    let these = Which::These(vec![(project_id(1), 1, 1), (project_id(1), 2, 1), (project_id(1), 3, 9)]);
+    assert_eq!(include(these), Decided::Done { changed: 1, left: 1, to_read: 1 });
+    let next = |filter: FoundFilter, after: Option<u64>| {
+        let after = after.map(|seq| (project_id(1), seq));
+        let next = wait(control.next_open(search.new.id, filter, Grants::default(), after)).unwrap();
+        next.map(|(found, before)| (found.new.chain_seq, before))
+    };
+    let of_action = || FoundFilter { action: Some("a.b".into()), ..FoundFilter::default() };
+    assert_eq!(next(FoundFilter::default(), None), Some((5, 0)));
+    assert_eq!(next(FoundFilter::default(), Some(3)), Some((2, 3)), "behind it, newest first");
+    assert_eq!(next(FoundFilter::default(), Some(2)), Some((5, 0)), "behind the last one is the first one");
+    assert_eq!(next(of_action(), Some(5)), Some((2, 1)), "of the list that is shown");
+    assert_eq!(include(Which::Open(of_action())), Decided::Done { changed: 1, left: 0, to_read: 1 });
+    assert_eq!(groups(FoundFilter::default()), [("c.d".into(), 2, 2, 0), ("a.b".into(), 3, 1, 1)]);
+    assert_eq!(
+        include(Which::Open(FoundFilter::default())),
+        Decided::Done { changed: 2, left: 0, to_read: 1 }
+    );
+    assert_eq!(next(FoundFilter::default(), Some(2)), Some((2, 3)), "the only one");
+    let unseen = Grants { projects: Some(vec![project_id(2)]), ..Grants::default() };
+    assert_eq!(wait(control.next_open(search.new.id, of_action(), unseen.clone(), None)).unwrap(), None);
+    assert_eq!(wait(control.found_groups(search.new.id, of_action(), unseen, 9)).unwrap(), []);
+    let decided_by = |n| wait(control.decisions_of(case.id, person_id(n))).unwrap();
+    assert_eq!((decided_by(1), decided_by(2)), (4, 0));
+    // In the transaction that saves the case.
+    let save = |n| {
+        let with = CaseWrite { records: vec![], not_decided_by: Some(person_id(n)), ..write(n) };
+        wait(control.save_case(case.clone(), with)).unwrap()
+    };
+    assert_eq!(save(1), CaseSaved::Reviewed(4));
+    assert!(matches!(save(2), CaseSaved::Done(_)));
 }
 
 pub fn events_outside_of_grants_are_in_no_list_and_no_number(control: &Control) {
@@ -250,10 +311,10 @@ pub fn masks_are_kept_with_what_they_say_of_values_for_the_next_search_too(contr
         };
         wait(control.mask_found(mask, Records::none())).unwrap()
     };
-    let done = Decided::Done { changed: 1, left: 0 };
+    let done = Decided::Done { changed: 1, left: 0, to_read: 0 };
     assert_eq!(mask(1, Some(&["a.\"b"]), vec![pair("x", "chosen"), pair("y", "shown")], vec![]), done);
     let stale = mask(1, None, vec![pair("z", "chosen")], vec![pair("x", "chosen")]);
-    assert_eq!(stale, Decided::Done { changed: 0, left: 1 });
+    assert_eq!(stale, Decided::Done { changed: 0, left: 1, to_read: 0 });
     assert_eq!(wait(control.case_values(search.new.id)).unwrap(), [pair("x", "chosen"), pair("y", "shown")]);
     assert_eq!(mask(2, Some(&["c"]), vec![], vec![pair("y", "shown")]), done);
     let event = wait(control.found_event(search.new.id, project_id(1), 1)).unwrap().unwrap();
@@ -287,7 +348,7 @@ pub fn what_is_decided_while_the_next_search_runs_is_carried_over_when_that_take
         };
         assert_eq!(
             wait(control.mask_found(mask, Records::none())).unwrap(),
-            Decided::Done { changed: 1, left: 0 }
+            Decided::Done { changed: 1, left: 0, to_read: 0 }
         );
     };
     mask(1, vec![pair("x", "chosen"), pair("y", "shown")], vec![]);

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Actor, Admin, AdminError, FieldError};
 use crate::people::organisation::{
     EMAIL_DOMAINS, OrganisationSettings, PRIVACY, SESSION, SessionLimits, TIME_ZONE, TOTP_REQUIRED,
+    TWO_PEOPLE,
 };
 use crate::records::system_chain::{actions, change};
 use crate::zone;
@@ -125,6 +126,20 @@ impl Admin {
         change(&mut metadata, "time_zone", before, zone.clone());
         let value = zone.map(|zone| json!(zone).to_string());
         self.put_settings(actor, tenant_id, vec![(TIME_ZONE, value)], metadata).await
+    }
+
+    /// Whether the person who reviews a case and the one who approves it are two.
+    pub async fn require_two_people(
+        &self,
+        actor: Actor,
+        tenant_id: TenantId,
+        is_required: bool,
+    ) -> Result<(), AdminError> {
+        let before = self.organisation_settings(tenant_id).await?.needs_two_people;
+        let mut metadata = Map::new();
+        change(&mut metadata, "cases_two_people", before, is_required);
+        let value = is_required.then(|| "true".to_owned());
+        self.put_settings(actor, tenant_id, vec![(TWO_PEOPLE, value)], metadata).await
     }
 
     /// Texts in the order of [`PRIVACY`]; an empty one for none.
