@@ -24,7 +24,7 @@ use sha2::{Digest, Sha256};
 
 use super::build::{Build, File};
 use super::desk::Disclosures;
-use super::letters::{self, law};
+use super::letters::{self, Picked, law};
 use super::node::EventView;
 use super::package::archive::{ArchiveWriter, ENTRY_BYTES_MAX};
 use super::package::documents::{self, About, Privacy, Summary, YourData};
@@ -204,13 +204,13 @@ impl PackageBuilder {
             file: Some(File::YourData),
             at: 0,
             your_data: YourData::default(),
+            summary: Summary::default(),
             writer: ArchiveWriter::new(),
             sha256: Sha256::new(),
             pieces: 0,
             rest: Vec::new(),
             manifest: None,
             about: Arc::new(about),
-            summary: Summary::default(),
         };
         build.writer.put(LETTER, documents::letter(&build.about).as_bytes());
         build.begin_file(File::YourData);
@@ -289,13 +289,13 @@ impl PackageBuilder {
             Some(manifest) => manifest,
             None => {
                 build.writer.put(EXPLANATION, documents::explanation(&build.about).as_bytes());
+                build.writer.put(START, build.summary.page(&build.about).as_bytes());
                 let manifest =
                     manifest::to_json(&build.id.0.to_string(), &build.about, build.writer.entries());
                 let manifest = format!("{manifest:#}\n");
                 build.writer.put(manifest::NAME, manifest.as_bytes());
                 build.writer.finish();
                 manifest
-                build.writer.put(START, build.summary.page(&build.about).as_bytes());
             }
         };
         build.manifest = Some(manifest.clone());
@@ -380,7 +380,7 @@ impl PackageBuilder {
         let tenant = administration.tenant(case.tenant_id).await?;
         let organisation = tenant.map(|tenant| tenant.name).unwrap_or_default();
         let name = letters::case_name(case);
-        let letters = self.desk.letters(case, &name, &organisation).await?;
+        let letters = self.desk.letters(case, &name, &organisation, Picked::default()).await?;
         let letter = letters.into_iter().find(|letter| letter.kind == LetterKind::Cover);
         let purposes: BTreeSet<String> =
             events.iter().map(|found| words::purpose(found.new.category.as_deref())).collect();
@@ -389,14 +389,14 @@ impl PackageBuilder {
         let projects = projects.into_iter().map(|project| (project.id.to_string(), project.name)).collect();
         let known = administration.known_actions(case.tenant_id).await?.into_iter().map(|known| known.action);
         let descriptions = known.filter_map(|known| Some((known.action, known.description?))).collect();
+        let zone = administration.setting(case.tenant_id, organisation::TIME_ZONE.into()).await?;
+        let zone = zone.as_deref().and_then(organisation::text);
         Ok(About {
             organisation,
             case: name,
             made_at_ms: package.new.created_at_ms,
             events: events.len() as u64,
             from_ms: case.scope.from_ms,
-        let zone = administration.setting(case.tenant_id, organisation::TIME_ZONE.into()).await?;
-        let zone = zone.as_deref().and_then(organisation::text);
             until_ms: case.scope.until_ms,
             letter: letter.map(|letter| letter.body).unwrap_or_default(),
             privacy: privacy(administration, case.tenant_id).await?,
@@ -404,14 +404,14 @@ impl PackageBuilder {
             purposes: purposes.into_iter().collect(),
             descriptions,
             projects,
+            received_at_ms: case.intake.received_at_ms,
+            clocks: Clocks::of(zone.as_deref().unwrap_or(zone::UTC)),
         })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, (u64, Build)>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
-            received_at_ms: case.intake.received_at_ms,
-            clocks: Clocks::of(zone.as_deref().unwrap_or(zone::UTC)),
 
     fn take(&self, id: JobId) -> Option<Build> {
         self.lock().remove(&id).map(|(_, build)| build)

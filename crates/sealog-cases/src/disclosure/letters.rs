@@ -1,7 +1,10 @@
 //! Letters of cases: templates that people edit. What is kept is their text; nothing of it goes into a chain.
 
 use jiff::civil::Date;
-use sealog_control::{Case, CaseLetter, CaseRegime, CaseState, LetterKind, PersonId, RefusalGround};
+use sealog_control::{
+    Case, CaseLetter, CaseRegime, CaseState, CaseType, ExtensionReason, Grants, LetterKind, PersonId,
+    RefusalGround,
+};
 use sealog_core::time::iso_ms;
 use sealog_store::StoreError;
 use serde_json::json;
@@ -49,6 +52,47 @@ fn complaint(regime: CaseRegime) -> &'static str {
     }
 }
 
+/// What a letter says before the step that it belongs to is recorded: people are informed first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Picked {
+    pub ground: Option<RefusalGround>,
+    pub reason: Option<ExtensionReason>,
+}
+
+/// Why the answer takes longer, as the end of "We need more time to answer".
+fn longer_because(reason: Option<ExtensionReason>) -> &'static str {
+    match reason {
+        None => "because of the complexity or the number of requests",
+        Some(ExtensionReason::Complexity) => "because your request is complex",
+        Some(ExtensionReason::NumberOfRequests) => "because of the number of requests that we have received",
+        Some(ExtensionReason::ReasonablyNecessary) => "because it is reasonably necessary: [explain]",
+    }
+}
+
+/// What was done about a request of this type.
+fn done_about(request_type: CaseType, included: Option<u64>) -> &'static str {
+    match (request_type, included) {
+        (CaseType::Access | CaseType::Portability | CaseType::Other, Some(0)) => {
+            "We have searched our record of activity for entries that record what you did, are about you, or name you. We found none."
+        }
+        (CaseType::Access | CaseType::Portability | CaseType::Other, _) => {
+            "We have searched our record of activity for entries that record what you did, are about you, or name you. We are sending you a copy with an explanation.\n\nIf the copy is protected by a password, we will send the password separately."
+        }
+        (CaseType::Erasure, _) => {
+            "You asked us to erase your data. We have erased: [explain]. We keep the entries in our record of activity, because the law requires it or because we need them for legal claims: [explain]."
+        }
+        (CaseType::Rectification, _) => {
+            "You asked us to correct your data. We have corrected: [explain]. Entries in our record of activity show what was stored at the time and are not changed."
+        }
+        (CaseType::Restriction, _) => {
+            "You asked us to limit the use of your data. From now on we only store it, or use it where the law allows that: [explain]."
+        }
+        (CaseType::Objection, _) => {
+            "You objected to the use of your data. We no longer use it for: [explain]."
+        }
+    }
+}
+
 /// Why a request is refused, as the end of "We are unable to comply because". The law asks for reasons, so
 /// the grounds that are a judgement leave room for them.
 fn because(ground: Option<RefusalGround>) -> &'static str {
@@ -58,7 +102,9 @@ fn because(ground: Option<RefusalGround>) -> &'static str {
         Some(RefusalGround::Excessive) => {
             "we consider the request excessive, in particular repetitive: [explain]"
         }
-        Some(RefusalGround::IdentityNotConfirmed) => "we could not confirm your identity",
+        Some(RefusalGround::IdentityNotConfirmed) => {
+            "we could not confirm your identity. If you show us who you are, we will deal with your request"
+        }
         Some(RefusalGround::LegalObligation) => "a legal obligation requires us to keep the data",
         Some(RefusalGround::LegalClaims) => "we need the data for legal claims",
         Some(RefusalGround::RightsOfOthers) => "it would affect the rights and freedoms of others: [explain]",
@@ -69,7 +115,14 @@ fn because(ground: Option<RefusalGround>) -> &'static str {
 /// The letter before any edit. `name` is what people call the case; `extended` is the deadline with an
 /// extension. The letter of an extension is sent before the extension is recorded, so `Case::due_day` is
 /// still the earlier deadline then.
-pub fn template(kind: LetterKind, case: &Case, name: &str, organisation: &str, extended: Date) -> String {
+pub fn template(
+    kind: LetterKind,
+    case: &Case,
+    (name, organisation): (&str, &str),
+    extended: Date,
+    picked: Picked,
+    included: Option<u64>,
+) -> String {
     let received = words::day(case.intake.received_at_ms);
     let regime = case.intake.regime;
     let requester = match case.intake.requester.trim() {
@@ -86,17 +139,18 @@ pub fn template(kind: LetterKind, case: &Case, name: &str, organisation: &str, e
     );
     let body = match kind {
         LetterKind::Cover => {
-            "With this letter you receive a copy of the entries in our audit log that record what you did, are about you, or name you. Start with your-data.html, which is made for reading. The same entries are in events.json and events.csv for other programs. explanation.html says why we keep these entries, who receives them, how long we keep them, and what rights you have.\n\nWe do not disclose information about other people, such as the names of employees. The entries show where we left something out.".to_owned()
+            "With this letter you receive a copy of the entries in our record of activity that record what you did, are about you, or name you. Start with 1-start-here.html, which says what we found. your-data.html has every entry for reading. The same entries are in events.json and events.csv for other programs. explanation.html says why we keep these entries, who receives them, how long we keep them, and what rights you have.\n\nWe do not disclose information about other people, such as the names of employees. The entries show where we left something out.".to_owned()
         }
         LetterKind::Response => {
-            "We have searched our audit log for entries that record what you did, are about you, or name you. We are sending you a copy with an explanation.\n\nIf the copy is protected by a password, we will send the password separately.".to_owned()
+            done_about(case.intake.request_type, included).to_owned()
         }
         LetterKind::Refusal => {
-            let ground = case.answer.and_then(|answer| answer.ground);
+            let ground = case.answer.and_then(|answer| answer.ground).or(picked.ground);
             format!("We are unable to comply because {}.\n\n{}", because(ground), complaint(regime))
         }
         LetterKind::Extension => format!(
-            "We need more time to answer because of the complexity or the number of requests. You will have our answer by {} at the latest.\n\n{}",
+            "We need more time to answer {}. You will have our answer by {} at the latest.\n\n{}",
+            longer_because(case.extension.map(|extension| extension.reason).or(picked.reason)),
             words::day(dates::start_ms(extended)),
             complaint(regime)
         ),
@@ -140,7 +194,15 @@ impl Disclosures {
         case: &Case,
         name: &str,
         organisation: &str,
+        picked: Picked,
     ) -> Result<Vec<Letter>, StoreError> {
+        let included = match self.current_search(case).await? {
+            Some(search) => {
+                let review = self.control.review_of(search.new.id, Grants::default()).await?;
+                (review.open == 0).then_some(review.included)
+            }
+            None => None,
+        };
         let edited = self.control.case_letters(case.tenant_id, case.id).await?;
         let calendar = dates::calendar(&self.control, case.tenant_id).await?;
         let extended = dates::extended_due(case, &calendar, self.world.now_ms());
@@ -153,7 +215,7 @@ impl Disclosures {
             },
             None => Letter {
                 kind,
-                body: template(kind, case, name, organisation, extended),
+                body: template(kind, case, (name, organisation), extended, picked, included),
                 revision: 0,
                 changed: None,
             },

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sealog_cases::disclosure::letters::{LETTER_CHARS_MAX, Letter, NotSaved, case_name};
+use sealog_cases::disclosure::letters::{LETTER_CHARS_MAX, Letter, NotSaved, Picked, case_name};
 use sealog_cases::words::Named;
-use sealog_control::{Case, CaseState, LetterKind};
+use sealog_control::{Case, CaseState, ExtensionReason, LetterKind, RefusalGround};
 
 use crate::app::Dashboard;
 use crate::gate::of_control;
 use crate::layout::{Current, Shell};
 use crate::pages::case_frame::{Frame, Tab, find, lines, name_of};
 use crate::pages::case_search::names_with;
+use crate::pages::form::choices;
+use crate::pages::grants::Choice;
 use crate::pages::verification_run::file;
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
@@ -38,6 +40,15 @@ struct Form {
     changed: Option<String>,
     error: Option<String>,
     is_open: bool,
+    pick: Option<Pick>,
+    /// What was picked, for the links of the letter.
+    query: String,
+}
+
+struct Pick {
+    name: &'static str,
+    label: &'static str,
+    options: Vec<Choice>,
 }
 
 #[derive(Template)]
@@ -62,8 +73,48 @@ fn label(kind: LetterKind) -> &'static str {
 
 async fn letters(app: &Dashboard, asked: &Asked, case: &Case) -> Result<Vec<Letter>, Problem> {
     let organisation = &asked.place().tenant.name;
-    let letters = app.service.disclosures.letters(case, &case_name(case), organisation).await;
+    let letters = app.service.disclosures.letters(case, &case_name(case), organisation, picked(asked)).await;
     letters.map_err(of_control)
+}
+
+/// What the letter of a step says before the step is recorded.
+fn picked(asked: &Asked) -> Picked {
+    let value = |name: &str| asked.query_value(name).unwrap_or_default();
+    Picked {
+        ground: RefusalGround::parse(&value("ground")),
+        reason: ExtensionReason::parse(&value("reason")),
+    }
+}
+
+/// The choice that a template leaves open until its step is recorded.
+fn pick(asked: &Asked, case: &Case, letter: &Letter) -> Option<Pick> {
+    if letter.revision > 0 {
+        return None;
+    }
+    let picked = picked(asked);
+    match letter.kind {
+        LetterKind::Refusal if case.answer.is_none() => Some(Pick {
+            name: "ground",
+            label: "Ground",
+            options: choices(
+                RefusalGround::ALL,
+                RefusalGround::as_str,
+                Named::name,
+                picked.ground.map_or("", RefusalGround::as_str),
+            ),
+        }),
+        LetterKind::Extension if case.extension.is_none() => Some(Pick {
+            name: "reason",
+            label: "Reason",
+            options: choices(
+                ExtensionReason::ALL,
+                ExtensionReason::as_str,
+                Named::name,
+                picked.reason.map_or("", ExtensionReason::as_str),
+            ),
+        }),
+        _ => None,
+    }
 }
 
 /// The one that is written next.
@@ -84,6 +135,16 @@ impl<'a> Page<'a> {
         let chosen = LetterKind::parse(asked.query_value("letter").as_deref().unwrap_or_default());
         let chosen = chosen.unwrap_or_else(|| current(case));
         let form = |letter: Letter| Form {
+            pick: pick(asked, case, &letter),
+            query: match (letter.kind, picked(asked)) {
+                (LetterKind::Refusal, Picked { ground: Some(ground), .. }) => {
+                    format!("?ground={}", ground.as_str())
+                }
+                (LetterKind::Extension, Picked { reason: Some(reason), .. }) => {
+                    format!("?reason={}", reason.as_str())
+                }
+                _ => String::new(),
+            },
             kind: letter.kind.as_str(),
             label: label(letter.kind),
             is_open: letter.kind == chosen,

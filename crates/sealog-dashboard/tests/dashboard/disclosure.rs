@@ -385,7 +385,11 @@ fn an_extension_letter_names_the_longer_date_and_does_not_say_that_the_request_i
         ("note", "Much."),
     ];
     assert_eq!(officer.post(&format!("{path}/move"), &extend).status, 303);
-    assert_eq!(letter(&mut officer, "extension"), before);
+    // The same date, and now the reason that is recorded.
+    let after = letter(&mut officer, "extension");
+    let reasons = ("because of the complexity or the number of requests", "because your request is complex");
+    assert_eq!(after, before.replace(reasons.0, reasons.1));
+    assert_ne!(after, before);
     for kind in ["cover", "response", "refusal"] {
         assert!(letter(&mut officer, kind).contains("have dealt with it"), "{kind}");
     }
@@ -563,4 +567,36 @@ fn where_two_people_are_needed_who_reviewed_does_not_approve() {
     // Without the rule one person is enough.
     assert_eq!(owner.post(&format!("{settings}/cases"), &[]).status, 303);
     assert_eq!(approve(&mut officer).status, 303);
+}
+
+#[test]
+fn a_letter_fits_the_ground_and_the_reason_before_its_step_is_recorded() {
+    let stage = stage();
+    let mut officer = stage.signed_in(3);
+    let path = open_case(&mut officer);
+    let here = format!("{path}/response");
+    officer.get(&here).shows("unable to comply because [the ground]");
+    let page = officer.get(&format!("{here}?letter=refusal&ground=legal_claims"));
+    page.shows("because we need the data for legal claims.").shows("/refusal/text?ground=legal_claims");
+    officer
+        .get(&format!("{here}/refusal/text?ground=identity_not_confirmed"))
+        .shows("If you show us who you are");
+    officer
+        .get(&format!("{here}/extension/text?reason=complexity"))
+        .shows("because your request is complex.");
+    let hostile = officer.get(&format!("{here}?letter=refusal&ground=%3Cscript%3E"));
+    assert!(hostile.has("[the ground]") && !hostile.has("<script>"));
+    // What is recorded counts, and nothing is left to choose.
+    let revision = revision_of(&officer.get(&path));
+    let refuse = [
+        ("revision", revision.as_str()),
+        ("to", "refused"),
+        ("ground", "excessive"),
+        ("how", "email"),
+        ("note", "Again."),
+    ];
+    assert_eq!(officer.post(&format!("{path}/move"), &refuse).status, 303);
+    let page = officer.get(&format!("{here}?letter=refusal&ground=legal_claims"));
+    page.shows("because we consider the request excessive");
+    assert!(!page.has("pick-refusal"));
 }

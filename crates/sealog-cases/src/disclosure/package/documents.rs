@@ -538,8 +538,7 @@ pub(super) mod tests {
     fn the_first_page_stays_one_page_whatever_the_events_say() {
         let (about, mut summary) = (about(), Summary::default());
         for n in 0..3000 {
-            let body =
-                format!(r#"{{"action":"a{n}.<b>","actor_id":"{n}{}"}}"#, "<script>\\u202e".repeat(20));
+            let body = format!(r#"{{"action":"a{n}.<b>","actor_id":"{n}{}"}}"#, "<script>\\u202e".repeat(20));
             summary.count(&about, &view(&body), ON_PERSON);
         }
         let page = summary.page(&about);
