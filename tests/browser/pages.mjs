@@ -48,6 +48,7 @@ const LINES = [
   { route: "/app/o/{organisation}/cases", as: "privacy_officer" },
   { route: "/app/o/{organisation}/cases", as: "auditor", name: "auditor" },
   { route: "/app/o/{organisation}/cases/new", as: "privacy_officer" },
+  { route: "/app/o/{organisation}/cases/add", as: "privacy_officer", query: "?project={project}&seq=1..2&seq=1" },
   { route: "/app/o/{organisation}/cases/register", as: "admin" },
   { route: "/app/o/{organisation}/cases/holidays", as: "owner" },
   { route: "/app/o/{organisation}/cases/{case}", as: "privacy_officer" },

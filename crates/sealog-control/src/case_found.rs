@@ -20,6 +20,8 @@ use crate::record::{self, Records};
 pub const BY_PERSON: u8 = 1;
 pub const ON_PERSON: u8 = 2;
 pub const MENTION: u8 = 4;
+/// A person has added it, whatever it says.
+pub const ADDED: u8 = 8;
 
 crate::db::id!(SearchId);
 

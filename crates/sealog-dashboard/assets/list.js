@@ -1,4 +1,4 @@
-// A row opens beside the list, and rows are selected to export or copy them. Without this a row opens as a page.
+// A row opens beside the list, and rows are selected to export, copy or add them to a case. Without this a row opens as a page.
 const table = document.querySelector("table.events");
 /** Ranges of numbers that one search takes. */
 const RANGES = 32;
@@ -85,6 +85,7 @@ function selection() {
     .then(() => { status.textContent = "Copied the log_ids."; });
   const bar = make("p", { className: "row selected", hidden: true }, status);
   if (link) bar.append(button("Export selected", exported));
+  if (table.dataset.case) bar.append(button("Add to case", () => location.assign(`${table.dataset.case}&${ranges(chosen().map(seqOf)).map((term) => term.replace(":", "=")).join("&")}`)));
   if (navigator.clipboard) bar.append(button("Copy log_ids", copied));
   bar.append(button("Clear", () => { for (const row of chosen()) row.parentElement.querySelector("input").checked = false; say(); }));
   const say = () => {

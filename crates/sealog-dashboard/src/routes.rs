@@ -11,7 +11,7 @@ use crate::pages::{account, action, actions, claim, event, events, exports, forg
 use crate::pages::{
     case, case_history, case_holidays, case_identifiers, case_identity, case_register, cases, new_case,
 };
-use crate::pages::{case_package, case_response, case_review, case_search};
+use crate::pages::{case_add, case_package, case_response, case_review, case_search};
 use crate::pages::{invitation, keys, member, members, new_action, overview, permalink, projects, reset};
 use crate::pages::{
     saved_views, shortcuts, start, system_log, tail, theme, usage, verification, verification_run,
@@ -90,6 +90,8 @@ static ROUTES: &[Route<Dashboard>] = rows! {
     GET "/app/o/{organisation}/cases" Needs::Member(Capability::ViewCases) => cases::show;
     GET "/app/o/{organisation}/cases/new" Needs::Member(Capability::ManageCases) => new_case::show;
     POST "/app/o/{organisation}/cases/create" Needs::Member(Capability::ManageCases) => new_case::create;
+    GET "/app/o/{organisation}/cases/add" Needs::Member(Capability::ManageCases) => case_add::show;
+    POST "/app/o/{organisation}/cases/add" Needs::Member(Capability::ManageCases) => case_add::add;
     GET "/app/o/{organisation}/cases/register" Needs::Member(Capability::ViewCases) => case_register::show;
     GET "/app/o/{organisation}/cases/register.csv" Needs::Member(Capability::ViewCases) => case_register::csv;
     GET "/app/o/{organisation}/cases/holidays" Needs::Member(Capability::ManageCases) => case_holidays::show;

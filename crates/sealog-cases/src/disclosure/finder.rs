@@ -1,6 +1,6 @@
 //! Which events are by a person, on a person, or name them.
 
-use sealog_control::case_found::{BY_PERSON, MENTION, ON_PERSON};
+use sealog_control::case_found::{ADDED, BY_PERSON, MENTION, ON_PERSON};
 use sealog_control::{Identifier, IdentifierKind};
 use sealog_core::event::StoredEvent;
 use sealog_core::json;
@@ -130,14 +130,24 @@ impl Finder {
 
 /// In words for the person.
 pub fn kinds_for_person(found: u8) -> String {
-    let words = [(BY_PERSON, "you did it"), (ON_PERSON, "it concerns you"), (MENTION, "it mentions you")];
+    let words = [
+        (BY_PERSON, "you did it"),
+        (ON_PERSON, "it concerns you"),
+        (MENTION, "it mentions you"),
+        (ADDED, "we believe that it is about you"),
+    ];
     let said: Vec<&str> = words.iter().filter(|(bit, _)| found & bit != 0).map(|(_, words)| *words).collect();
     words::capital(&said.join("; "))
 }
 
 /// In words for reviewers.
 pub fn kinds_for_reviewer(found: u8) -> String {
-    let words = [(BY_PERSON, "By the person"), (ON_PERSON, "On the person"), (MENTION, "Mention")];
+    let words = [
+        (BY_PERSON, "By the person"),
+        (ON_PERSON, "On the person"),
+        (MENTION, "Mention"),
+        (ADDED, "Added by hand"),
+    ];
     let said: Vec<&str> = words.iter().filter(|(bit, _)| found & bit != 0).map(|(_, words)| *words).collect();
     said.join(", ")
 }

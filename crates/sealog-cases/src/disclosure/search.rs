@@ -22,6 +22,8 @@ pub const RESULTS_MAX: u64 = 20_000;
 pub const SEARCHES_MAX: usize = 50;
 /// Projects that one search looks into.
 pub const CHAINS_MAX: usize = 100;
+/// Events that people add to a case by hand.
+pub const ADDED_MAX: usize = 500;
 /// Searching and deciding is done in these states.
 pub const WORKING: &[CaseState] = &[CaseState::InProgress, CaseState::Review, CaseState::Extended];
 
@@ -32,6 +34,8 @@ pub struct Parameters {
     pub from_ms: Option<u64>,
     pub until_ms: Option<u64>,
     pub chains: Vec<ChainRange>,
+    /// Events that are part of the case whatever they say. Each search takes over those of the one before.
+    pub added: Vec<(ProjectId, u64)>,
 }
 
 /// Live events of a project, both ends included; one without events ends below its beginning.
@@ -68,7 +72,9 @@ impl Parameters {
                 json!({ "project_id": range.project_id.to_string(), "first_seq": range.first_seq, "last_seq": range.last_seq })
             })
             .collect();
-        json!({ "identifiers": identifiers, "from_ms": self.from_ms, "until_ms": self.until_ms, "chains": chains })
+        let added: Vec<Value> =
+            self.added.iter().map(|(project_id, seq)| json!([project_id.to_string(), seq])).collect();
+        json!({ "identifiers": identifiers, "from_ms": self.from_ms, "until_ms": self.until_ms, "chains": chains, "added": added })
     }
 
     /// Nothing for those of a version that is not known here.
@@ -89,11 +95,16 @@ impl Parameters {
                 last_seq: item["last_seq"].as_u64()?,
             })
         };
+        let event = |item: &Value| Some((ProjectId(Uuid::parse(item[0].as_str()?)?), item[1].as_u64()?));
         Some(Parameters {
             identifiers: value["identifiers"].as_array()?.iter().map(identifier).collect::<Option<_>>()?,
             from_ms: value["from_ms"].as_u64(),
             until_ms: value["until_ms"].as_u64(),
             chains: value["chains"].as_array()?.iter().map(chain).collect::<Option<_>>()?,
+            // Searches of earlier versions have none.
+            added: value["added"]
+                .as_array()
+                .map_or(Some(Vec::new()), |all| all.iter().map(event).collect())?,
         })
     }
 
@@ -114,6 +125,10 @@ pub enum NotStarted {
     TooMany,
     /// The case has one that has not ended.
     UnderWay,
+    /// Events of a project that the case does not cover, or events that do not exist.
+    NotOfCase,
+    /// It would have more than [`ADDED_MAX`] that were added by hand.
+    TooManyAdded,
     Store(StoreError),
 }
 
@@ -155,6 +170,17 @@ impl SearchRun {
 impl Disclosures {
     /// Over what the case says, and up to the last events that there are.
     pub async fn start_search(&self, person_id: PersonId, case: &Case) -> Result<CaseSearch, NotStarted> {
+        self.search_with(person_id, case, &[]).await
+    }
+
+    /// A search that also takes these events. A search, because what it reads decides what is masked in every
+    /// other event of the case.
+    pub async fn search_with(
+        &self,
+        person_id: PersonId,
+        case: &Case,
+        events: &[(ProjectId, u64)],
+    ) -> Result<CaseSearch, NotStarted> {
         if !WORKING.contains(&case.state) {
             return Err(NotStarted::State(case.state));
         }
@@ -169,6 +195,7 @@ impl Disclosures {
         if self.searches(case).await?.iter().any(|run| run.search.outcome.is_none()) {
             return Err(NotStarted::UnderWay);
         }
+        let added = self.added_to(case, events).await?;
         let mut chains = Vec::new();
         for project_id in case.scope.projects.iter().copied() {
             chains.push(self.range_of(case, project_id).await?);
@@ -178,6 +205,7 @@ impl Disclosures {
             from_ms: case.scope.from_ms,
             until_ms: case.scope.until_ms,
             chains,
+            added,
         };
         let recorder = Recorder::new(Actor::Person(person_id), self.world.clone());
         let id = SearchId(recorder.random_id());
@@ -186,6 +214,7 @@ impl Disclosures {
             "case_id": case.id.0.to_string(),
             "identifiers": parameters.identifiers.len(),
             "chains": parameters.to_json()["chains"],
+            "added": events.len(),
             "from": case.scope.from_ms,
             "until": case.scope.until_ms,
         });
@@ -203,6 +232,35 @@ impl Disclosures {
         let started = self.control.start_case_search(new, job, UNENDED_MAX, vec![record]).await?;
         self.wake();
         started.ok_or(NotStarted::TooMany)
+    }
+
+    /// Those of the current search, and these.
+    async fn added_to(
+        &self,
+        case: &Case,
+        events: &[(ProjectId, u64)],
+    ) -> Result<Vec<(ProjectId, u64)>, NotStarted> {
+        let current = self.current_search(case).await?;
+        let current = current.and_then(|search| Parameters::parse(&search.new.parameters));
+        let mut added = current.map(|parameters| parameters.added).unwrap_or_default();
+        // A project that the case no longer covers is not searched either.
+        added.retain(|(project_id, _)| case.scope.projects.contains(project_id));
+        for (project_id, seq) in events.iter().copied() {
+            if !case.scope.projects.contains(&project_id) {
+                return Err(NotStarted::NotOfCase);
+            }
+            let chain = ChainId { tenant_id: case.tenant_id, project_id, mode: Mode::Live };
+            if seq == 0 || seq > self.store.head(chain).await?.durable.chain_seq {
+                return Err(NotStarted::NotOfCase);
+            }
+            if !added.contains(&(project_id, seq)) {
+                added.push((project_id, seq));
+            }
+            if added.len() > ADDED_MAX {
+                return Err(NotStarted::TooManyAdded);
+            }
+        }
+        Ok(added)
     }
 
     fn search_job(&self, recorder: &Recorder, case: &Case, id: SearchId, person_id: PersonId) -> NewJob {

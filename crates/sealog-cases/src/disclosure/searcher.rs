@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use sealog_control::case_found::ADDED;
 use sealog_control::{CaseSearch, Job, NewFound, SearchId, SearchOutcome, SearchPiece};
 use sealog_core::event::StoredEvent;
-use sealog_core::id::{ChainId, Uuid};
+use sealog_core::id::{ChainId, Mode, Uuid};
 use sealog_core::query::Filter;
 use sealog_core::verify::Item;
 use sealog_store::world::World;
@@ -35,6 +36,8 @@ const EVENTS_OF_CALL: usize = 500;
 /// memory.
 const VALUES_MAX: u64 = 200_000;
 const VALUES_BYTES_MAX: u64 = 16 << 20;
+/// Events that were added by hand, of one piece.
+const ADDED_OF_PIECE: usize = 20;
 /// So many values end a piece, which is written in one transaction.
 const VALUES_OF_PIECE: usize = 5_000;
 /// A search works half of the time at most, so that others have the disk and the cores; and rests no longer
@@ -92,6 +95,8 @@ struct Position {
     filter: usize,
     /// Of a question, what is below it is left; of reading, what is from it on.
     seq: Option<u64>,
+    /// Of those that were added by hand, which come last.
+    added: usize,
     values: u64,
     values_bytes: u64,
 }
@@ -104,14 +109,15 @@ impl Position {
             chain: usize::try_from(number("chain")).unwrap_or(usize::MAX),
             filter: usize::try_from(number("filter")).unwrap_or(usize::MAX),
             seq: value["seq"].as_u64(),
+            added: usize::try_from(number("added")).unwrap_or(usize::MAX),
             values: number("values"),
             values_bytes: number("values_bytes"),
         }
     }
 
     fn to_text(&self) -> String {
-        let Position { chain, filter, seq, values, values_bytes } = self;
-        json!({ "chain": chain, "filter": filter, "seq": seq, "values": values, "values_bytes": values_bytes })
+        let Position { chain, filter, seq, added, values, values_bytes } = self;
+        json!({ "chain": chain, "filter": filter, "seq": seq, "added": added, "values": values, "values_bytes": values_bytes })
             .to_string()
     }
 }
@@ -141,18 +147,26 @@ impl Searcher {
         }
         let finder = Arc::new(Finder::new(&parameters.identifiers));
         let mut position = Position::parse(search.position.as_deref());
-        let Some(range) = parameters.chains.get(position.chain) else {
-            return self.end(&search, &parameters, SearchOutcome::Done).await;
-        };
-        let chain = range.chain(search.new.tenant_id);
+        let tenant_id = search.new.tenant_id;
         let filters = finder.filters();
         let mut piece = SearchPiece::default();
-        match filters.get(position.filter) {
-            Some(filter) => {
+        match (parameters.chains.get(position.chain), filters.get(position.filter)) {
+            (Some(range), Some(filter)) => {
                 let times = (parameters.from_ms, parameters.until_ms);
+                let chain = range.chain(tenant_id);
                 self.ask(chain, range, filter, times, &finder, &mut position, &mut piece).await?;
             }
-            None => self.read(chain, range, &finder, &mut position, &mut piece).await?,
+            (Some(range), None) => {
+                self.read(range.chain(tenant_id), range, &finder, &mut position, &mut piece).await?;
+            }
+            (None, _) => {
+                let added = parameters.added.iter().skip(position.added).take(ADDED_OF_PIECE);
+                for (project_id, seq) in added.copied() {
+                    let chain = ChainId { tenant_id, project_id, mode: Mode::Live };
+                    self.take_added(chain, seq, &finder, &mut piece).await?;
+                    position.added += 1;
+                }
+            }
         }
         position.values += piece.values.len() as u64;
         position.values_bytes += piece.values.iter().map(|(value, _)| value.len() as u64).sum::<u64>();
@@ -166,7 +180,7 @@ impl Searcher {
         if search.counts.events > RESULTS_MAX {
             return self.end(&search, &parameters, SearchOutcome::TooMany).await;
         }
-        if position.chain >= parameters.chains.len() {
+        if position.chain >= parameters.chains.len() && position.added >= parameters.added.len() {
             return self.end(&search, &parameters, SearchOutcome::Done).await;
         }
         Ok(Step::More(position.to_text().into_bytes()))
@@ -190,7 +204,7 @@ impl Searcher {
         let chunk = self.store.list(chain, list).await?;
         let events =
             chunk.items.into_iter().filter(|event| event.sealed.chain_seq >= range.first_seq).collect();
-        self.look(chain, events, finder, piece).await?;
+        self.look(chain, events, finder, 0, piece).await?;
         match chunk.resume.filter(|resume| *resume > range.first_seq) {
             Some(resume) => position.seq = Some(resume),
             None => (position.filter, position.seq) = (position.filter + 1, None),
@@ -219,7 +233,7 @@ impl Searcher {
                 // In no list either; a verification says more.
                 Item::Damaged { .. } => None,
             };
-            self.look(chain, chunk.items.into_iter().filter_map(event).collect(), finder, piece).await?;
+            self.look(chain, chunk.items.into_iter().filter_map(event).collect(), finder, 0, piece).await?;
         }
         match next {
             Some(next) => position.seq = Some(next),
@@ -228,20 +242,38 @@ impl Searcher {
         Ok(())
     }
 
-    /// In the thread pool: an event can have two megabytes.
+    /// One event that a person has added.
+    async fn take_added(
+        &self,
+        chain: ChainId,
+        seq: u64,
+        finder: &Arc<Finder>,
+        piece: &mut SearchPiece,
+    ) -> Result<(), StoreError> {
+        let chunk = self.store.range(chain, Range { from: seq, to: seq, bytes_max: BYTES_OF_CALL }).await?;
+        let event = |item| match item {
+            Item::Event(event) => Some(*event),
+            Item::Damaged { .. } => None,
+        };
+        self.look(chain, chunk.items.into_iter().filter_map(event).collect(), finder, ADDED, piece).await
+    }
+
+    /// In the thread pool: an event can have two megabytes. Events of a kind that is known are taken in any
+    /// case.
     async fn look(
         &self,
         chain: ChainId,
         events: Vec<StoredEvent>,
         finder: &Arc<Finder>,
+        known: u8,
         piece: &mut SearchPiece,
     ) -> Result<(), StoreError> {
         let cost = events.iter().map(|event| event.text.as_str().len() + size_of::<StoredEvent>()).sum();
         let finder = Arc::clone(finder);
         let looked = give_way::compute(self.store.pool(), chain, cost, move || {
             let mut found = (Vec::new(), Vec::new());
-            for event in events.iter().filter(|event| finder.is_possible(event)) {
-                take(event, &finder, &mut found);
+            for event in events.iter().filter(|event| known != 0 || finder.is_possible(event)) {
+                take(event, &finder, known, &mut found);
             }
             found
         });
@@ -287,9 +319,9 @@ impl Searcher {
 
 type Taken = (Vec<NewFound>, Vec<(String, String)>);
 
-fn take(event: &StoredEvent, finder: &Finder, (found, values): &mut Taken) {
+fn take(event: &StoredEvent, finder: &Finder, known: u8, (found, values): &mut Taken) {
     let view = EventView::of(event);
-    let kinds = finder.kinds(&view);
+    let kinds = finder.kinds(&view) | known;
     if kinds == 0 {
         return;
     }
@@ -316,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_position_is_read_as_it_was_written_and_the_first_one_is_the_beginning() {
-        let position = Position { chain: 1, filter: 4, seq: Some(77), values: 9, values_bytes: 81 };
+        let position = Position { chain: 1, filter: 4, seq: Some(77), added: 3, values: 9, values_bytes: 81 };
         assert_eq!(Position::parse(Some(&position.to_text())), position);
         assert_eq!(Position::parse(None), Position::default());
     }

@@ -568,6 +568,48 @@ fn a_package_has_no_hash_number_or_proof_of_its_events() {
     });
 }
 
+#[test]
+fn events_that_a_person_adds_are_part_of_the_case_and_of_its_next_searches() {
+    on_both(|stage| {
+        stage.send(2, &EVENTS);
+        let case = stage.jane();
+        stage.searched(&case);
+        let add =
+            |events: &[(ProjectId, u64)]| stage.wait(stage.desk.search_with(PERSON, &case, events)).map(drop);
+        for strange in [(project(9), 1), (project(2), 8), (project(2), 0)] {
+            assert_eq!(add(&[strange]), Err(NotStarted::NotOfCase), "{strange:?}");
+        }
+        let many: Vec<(ProjectId, u64)> = vec![(project(2), 7), (project(2), 1), (project(2), 7)];
+        assert_eq!(add(&many), Ok(()));
+        assert_eq!(add(&many), Err(NotStarted::UnderWay));
+        stage.work();
+        let kinds = |search: &CaseSearch| -> Vec<(u64, u8)> {
+            let found = stage.found(search);
+            let added = found.iter().filter(|found| found.new.found & case_found::ADDED != 0);
+            added.map(|found| (found.new.chain_seq, found.new.found)).collect()
+        };
+        let search = stage.wait(stage.desk.current_search(&case)).unwrap().unwrap();
+        let expected = [(7, case_found::ADDED), (1, case_found::ADDED | case_found::BY_PERSON)];
+        assert_eq!((kinds(&search), stage.found(&search).len()), (expected.to_vec(), 6));
+        stage.include_all(&case, &search);
+        // The next search has them, decided as they were, and without the employee who is named there.
+        let again = stage.searched(&case);
+        assert_eq!(kinds(&again), expected);
+        assert_eq!(wait(stage.control.review_of(again.new.id, Grants::default())).unwrap().open, 0);
+        let case = stage.to(&case, CaseState::Approved);
+        let files = files(&stage.download(&case, &stage.package(&case), None), None);
+        for (name, text) in &files {
+            assert!(!text.contains("usr_4821"), "{name}");
+        }
+        let events: Value =
+            serde_json::from_str(&files.iter().find(|(name, _)| name == "events.json").unwrap().1).unwrap();
+        assert_eq!(
+            (events.as_array().unwrap().len(), &events[5]["found"]),
+            (6, &"We believe that it is about you".into())
+        );
+    });
+}
+
 fn unlocked(bytes: &[u8]) -> Vec<(String, String)> {
     files(bytes, Some("correct horse battery"))
 }

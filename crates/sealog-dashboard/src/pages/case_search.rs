@@ -7,7 +7,9 @@ use std::sync::Arc;
 use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header::VARY};
 use axum::response::Response;
-use sealog_cases::disclosure::search::{ChainRange, Parameters, RESULTS_MAX, UNENDED_MAX, WORKING};
+use sealog_cases::disclosure::search::{
+    ADDED_MAX, ChainRange, Parameters, RESULTS_MAX, UNENDED_MAX, WORKING,
+};
 use sealog_cases::disclosure::{NotStarted, SearchRun};
 use sealog_control::{Case, JobState, PersonId, SearchOutcome};
 use sealog_core::id::ProjectId;
@@ -175,7 +177,10 @@ impl<'a> Page<'a> {
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "search").await?;
-    let page = Page::new(&app, &asked, &case).await?;
+    let mut page = Page::new(&app, &asked, &case).await?;
+    let is_added = asked.query_value("done").as_deref() == Some("added");
+    page.frame.notice =
+        is_added.then(|| "Events added. Review them when the search has finished.".to_owned());
     let mut response = if asked.wants_part() { html(&page.as_state()) } else { html(&page) };
     response.headers_mut().append(VARY, HeaderValue::from_static("HX-Request"));
     Ok(response)
@@ -187,31 +192,41 @@ async fn refused(app: &Dashboard, asked: &Asked, case: &Case, why: &str) -> Resu
     Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
 }
 
-fn here(case: &Case) -> String {
+pub(crate) fn here(case: &Case) -> String {
     format!("/app/o/{}/cases/{}/search", case.tenant_id, case.id.0)
 }
 
 pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let case = find(&app, &asked, "search").await?;
     let _place = app.reads.acquire(case.tenant_id).await;
-    let why = match app.service.disclosures.start_search(asked.person().person.id, &case).await {
-        Ok(_) => return Ok(see_other(&here(&case))),
-        Err(NotStarted::Store(StoreError::Refused(why))) => why,
-        Err(NotStarted::Store(error)) => return Err(error.into()),
-        Err(NotStarted::State(_)) => {
+    match app.service.disclosures.start_search(asked.person().person.id, &case).await {
+        Ok(_) => Ok(see_other(&here(&case))),
+        Err(error) => refused(&app, &asked, &case, &not_started(error)?).await,
+    }
+}
+
+/// Why no search was started, for people.
+pub(crate) fn not_started(error: NotStarted) -> Result<String, Problem> {
+    Ok(match error {
+        NotStarted::Store(StoreError::Refused(why)) => why,
+        NotStarted::Store(error) => return Err(error.into()),
+        NotStarted::State(_) => {
             "You can search while the case is in progress, in review or extended.".to_owned()
         }
-        Err(NotStarted::NoIdentifiers) => "Add an identifier first.".to_owned(),
-        Err(NotStarted::NoProjects) => "Choose projects first.".to_owned(),
-        Err(NotStarted::TooManyProjects) => {
+        NotStarted::NoIdentifiers => "Add an identifier first.".to_owned(),
+        NotStarted::NoProjects => "Choose projects first.".to_owned(),
+        NotStarted::TooManyProjects => {
             "The case has too many projects for one search. Split it into several cases.".to_owned()
         }
-        Err(NotStarted::TooMany) => {
+        NotStarted::TooMany => {
             format!("Your organisation already runs {UNENDED_MAX} searches. Wait until one has finished.")
         }
-        Err(NotStarted::UnderWay) => "A search is running, or stopped and ready to resume.".to_owned(),
-    };
-    refused(&app, &asked, &case, &why).await
+        NotStarted::UnderWay => "A search is running, or stopped and ready to resume.".to_owned(),
+        NotStarted::NotOfCase => {
+            "The case does not cover these events. Choose their project in the case first.".to_owned()
+        }
+        NotStarted::TooManyAdded => format!("You can add at most {ADDED_MAX} events to a case."),
+    })
 }
 
 pub(crate) async fn stop(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {

@@ -48,6 +48,8 @@ struct Page<'a> {
     save_view: String,
     /// The form of exports with the same query, for those who may export.
     export: Option<String>,
+    /// Where selected events become part of a case, for those who work on cases.
+    add_to_case: Option<String>,
     /// The stream of what comes behind this page, on the page that begins with the newest event.
     tail: Option<String>,
     /// How far back was looked without finding a whole page.
@@ -140,6 +142,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         views: saved_views::of(&app, &asked).await?,
         save_view: format!("{}/views?query={}", place.project_path(), encoded(&asked.query)),
         export: export(place, &bar.kept),
+        add_to_case: (chain.mode == Mode::Live && place.may(Capability::ManageCases))
+            .then(|| format!("/app/o/{}/cases/add?project={}", place.tenant.id, project.id)),
         tail: tail(place, &given, &found).filter(|_| !has_error),
         looked_to: found.looked_to(),
         is_first: before_seq.is_none(),

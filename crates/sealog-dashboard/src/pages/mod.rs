@@ -4,6 +4,7 @@ pub(crate) mod account;
 pub(crate) mod action;
 pub(crate) mod actions;
 pub(crate) mod case;
+pub(crate) mod case_add;
 pub(crate) mod case_frame;
 pub(crate) mod case_history;
 pub(crate) mod case_holidays;

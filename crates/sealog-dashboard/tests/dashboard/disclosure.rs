@@ -600,3 +600,50 @@ fn a_letter_fits_the_ground_and_the_reason_before_its_step_is_recorded() {
     page.shows("because we consider the request excessive");
     assert!(!page.has("pick-refusal"));
 }
+
+#[test]
+fn selected_events_are_added_to_a_case_of_the_organisation_that_covers_their_project() {
+    let stage = stage();
+    stage.tenant(2);
+    stage.member(4, 2, Role::Owner);
+    let mut officer = stage.signed_in(3);
+    let path = case_in_progress(&mut officer);
+    let add = format!("/app/o/{}/cases/add", tenant_id(1));
+    let events = officer.get(&format!("/app/p/{}/live/events", project_id(1)));
+    events.shows(&format!("data-case=\"{add}?project={}\"", project_id(1)));
+    assert!(!officer.get(&format!("/app/p/{}/test/events", project_id(1))).has("data-case"));
+    assert!(!stage.signed_in(2).get(&format!("/app/p/{}/live/events", project_id(1))).has("data-case"));
+    let page = officer.get(&format!("{add}?project={}&seq=2..3&seq=1", project_id(1)));
+    page.shows("3 events").shows("DSAR-2026-001");
+    for strange in [
+        format!("project={}&seq=1", project_id(2)),
+        format!("project={}", project_id(1)),
+        format!("project={}&seq=1..18446744073709551615", project_id(1)),
+        format!("project={}&seq=9..2", project_id(1)),
+        format!("project={}&seq=%3Cscript%3E", project_id(1)),
+        format!("project={}&seq=1..200&seq=201", project_id(1)),
+    ] {
+        officer.get(&format!("{add}?{strange}")).is_problem(404, "request/not_found");
+    }
+    let (project, case) = (project_id(1).to_string(), path.rsplit('/').next().unwrap().to_owned());
+    let form =
+        |seq: &'static str| [("project", project.clone()), ("seq", seq.to_owned()), ("case", case.clone())];
+    let send = |browser: &mut Browser<'_>, form: &[(&str, String)]| {
+        let form: Vec<(&str, &str)> = form.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        browser.post(&add, &form)
+    };
+    // Of another organisation: neither its case, nor from there into this one.
+    let mut other = stage.signed_in(4);
+    let foreign = open_case_of(&mut other, 2);
+    let foreign = foreign.rsplit('/').next().unwrap().to_owned();
+    let mixed = [("project", project.clone()), ("seq", "1".to_owned()), ("case", foreign)];
+    send(&mut officer, &mixed).is_problem(404, "request/not_found");
+    assert_eq!(send(&mut other, &form("1")).status, 404);
+    let missing = send(&mut officer, &form("4"));
+    assert!(missing.status == 422 && missing.has("does not cover these events"), "{}", missing.text());
+    let added = send(&mut officer, &form("3"));
+    officer.follow(added).shows("Events added.").shows("Searching");
+    stage.work();
+    let review = officer.get(&format!("{path}/review"));
+    review.shows("0 included, 0 excluded, 3 to decide").shows("Added by hand");
+}

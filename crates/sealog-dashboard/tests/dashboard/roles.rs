@@ -86,6 +86,8 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("GET", "/app/o/{organisation}/cases", false, EXPORTS),
     ("GET", "/app/o/{organisation}/cases/new", false, CASE_WORK),
     ("POST", "/app/o/{organisation}/cases/create", false, CASE_WORK),
+    ("GET", "/app/o/{organisation}/cases/add", false, CASE_WORK),
+    ("POST", "/app/o/{organisation}/cases/add", false, CASE_WORK),
     ("GET", "/app/o/{organisation}/cases/register", false, EXPORTS),
     ("GET", "/app/o/{organisation}/cases/register.csv", false, EXPORTS),
     ("GET", "/app/o/{organisation}/cases/holidays", false, CASE_WORK),
