@@ -52,7 +52,7 @@ for (const scripts of [false, true]) {
     const here = page.url().split("?")[0];
 
     // Disclosure is locked.
-    await page.getByRole("link", { name: "Package", exact: true }).click();
+    await page.getByRole("navigation", { name: "Case" }).getByRole("link", { name: "Package", exact: true }).click();
     await page.getByText("Disclosure is locked until the identity").waitFor();
     await page.goto(`${here}/identity`);
     await page.getByLabel("Method").selectOption({ label: "E-mail challenge" });
@@ -69,11 +69,11 @@ for (const scripts of [false, true]) {
     await page.getByRole("button", { name: "Add identifier" }).click();
     await page.getByRole("rowheader", { name: "p-20931" }).waitFor();
 
-    await page.getByRole("link", { name: "Search", exact: true }).click();
+    await page.getByRole("navigation", { name: "Case" }).getByRole("link", { name: "Search", exact: true }).click();
     await page.getByRole("button", { name: "Start search" }).click();
     await reloadUntil(page, () => page.getByRole("cell", { name: "Done" }));
 
-    await page.getByRole("link", { name: "Review", exact: true }).click();
+    await page.getByRole("navigation", { name: "Case" }).getByRole("link", { name: "Review", exact: true }).click();
     await page.getByText("0 included, 0 excluded, 3 to decide").waitFor();
     await page.getByRole("link", { name: "#2", exact: true }).click();
     await page.getByText("A staff member (nurse)").waitFor();
@@ -96,7 +96,7 @@ for (const scripts of [false, true]) {
 
     await step(page, here, "Send to review");
     await step(page, here, "Approve");
-    await page.getByRole("link", { name: "Package", exact: true }).click();
+    await page.getByRole("navigation", { name: "Case" }).getByRole("link", { name: "Package", exact: true }).click();
     await page.getByRole("button", { name: "Build package" }).click();
     await reloadUntil(page, () => page.getByText("Ready", { exact: true }));
     const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download" }).click()]);
@@ -114,7 +114,7 @@ for (const scripts of [false, true]) {
     assert.equal(check(lockedPath).status, 2, "it has a password");
 
     await step(page, here, "Mark as delivered", (form) => form.getByLabel("Sent by").selectOption({ label: "E-mail" }));
-    await page.getByRole("link", { name: "Response", exact: true }).click();
+    await page.getByRole("navigation", { name: "Case" }).getByRole("link", { name: "Response", exact: true }).click();
     await page.getByText(/^Answered on/).waitFor();
     await page.goto(`${server.url}/app/o/${organisation}/cases/register`);
     await page.getByRole("row").filter({ hasText: "DSAR-" }).getByText("Answered").first().waitFor();

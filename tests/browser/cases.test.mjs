@@ -55,7 +55,7 @@ for (const scripts of [true, false]) {
     await page.getByText("one month from receipt").first().waitFor();
     await step(page, "Check identity");
     await page.getByText("Approved: locked", { exact: false }).or(page.getByText("In progress: locked", { exact: false })).first().waitFor();
-    await page.getByRole("link", { name: "Identity", exact: true }).click();
+    await page.getByRole("navigation", { name: "Case" }).getByRole("link", { name: "Identity", exact: true }).click();
     await page.getByLabel("Method").selectOption({ label: "E-mail challenge" });
     await page.getByLabel("Outcome").selectOption({ label: "Confirmed" });
     await page.locator("#identity-note").fill("The code came back.");

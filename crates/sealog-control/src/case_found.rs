@@ -157,8 +157,8 @@ pub struct MaskFound {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// `left` were changed by somebody else, or do not exist; `to_read` have texts that a reviewer should read
-    /// first.
+    /// `left` were changed by somebody else, or do not exist; `to_read` have texts that a reviewer should
+    /// read first.
     Done { changed: u64, left: u64, to_read: u64 },
     /// The case is in this state, in which nothing is decided; or there is a newer search.
     Locked(Option<CaseState>),

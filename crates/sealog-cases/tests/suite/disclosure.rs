@@ -501,8 +501,8 @@ fn a_package_has_what_was_included_and_nothing_of_staff_or_of_what_was_excluded(
     });
 }
 
-/// A hash of an event lets its reader try values until one fits, and so does a proof. Its number says how much
-/// the organisation logs of others.
+/// A hash of an event lets its reader try values until one fits, and so does a proof. Its number says how
+/// much the organisation logs of others.
 #[test]
 fn a_package_has_no_hash_number_or_proof_of_its_events() {
     on_both(|stage| {

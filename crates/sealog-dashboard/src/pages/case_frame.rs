@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::app::Dashboard;
 use crate::capability::Capability;
 use crate::gate::of_control;
+pub(crate) use crate::pages::case_steps::Tab;
 use crate::pages::case_steps::{MoveForm, On, Step, Work, moves, next_of, steps};
 use crate::pages::form::put_error;
 use crate::pages::grants::Choice;
@@ -27,19 +28,6 @@ use crate::views;
 const NAMES_MAX: usize = 50;
 /// Members among whom those are who take cases.
 const MEMBERS_MAX: usize = 1000;
-
-/// The tabs, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tab {
-    Intake,
-    Identity,
-    Identifiers,
-    Search,
-    Review,
-    Package,
-    Response,
-    History,
-}
 
 /// Behind the path of the case.
 const TABS: &[(Tab, &str, &str)] = &[

@@ -11,11 +11,23 @@ use sealog_control::{
 };
 
 use crate::app::Dashboard;
-use crate::pages::case_frame::Tab;
 use crate::pages::form::{Field, Kind, choices};
 use crate::problem::Problem;
 use crate::request::Asked;
 use crate::text::{day, number};
+
+/// The tabs, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tab {
+    Intake,
+    Identity,
+    Identifiers,
+    Search,
+    Review,
+    Package,
+    Response,
+    History,
+}
 
 pub(crate) struct Step {
     pub name: &'static str,
