@@ -11,6 +11,8 @@ pub(crate) struct Jar {
     /// Over HTTPS, and on this machine.
     session: [&'static str; 2],
     device: [&'static str; 2],
+    /// What the next page shows once.
+    once: [&'static str; 2],
     path: &'static str,
     same_site: &'static str,
 }
@@ -20,6 +22,7 @@ pub(crate) struct Jar {
 pub(crate) static PEOPLE: Jar = Jar {
     session: ["__Host-sealog", "sealog_session"],
     device: ["__Host-sealog_device", "sealog_device"],
+    once: ["__Host-sealog_once", "sealog_once"],
     path: "/",
     same_site: "Lax",
 };
@@ -29,6 +32,7 @@ pub(crate) static PEOPLE: Jar = Jar {
 pub(crate) static OPERATORS: Jar = Jar {
     session: ["__Secure-sealog-ops", "sealog_ops"],
     device: ["__Secure-sealog-ops-device", "sealog_ops_device"],
+    once: ["__Secure-sealog-ops-once", "sealog_ops_once"],
     path: "/ops",
     same_site: "Strict",
 };
@@ -47,6 +51,8 @@ pub struct Cookies {
 const THEME_S: u64 = 365 * 24 * 60 * 60;
 /// The server's pages of the documentation know it by this name, too.
 const THEME: &str = "sealog_theme";
+/// As long as a browser may take from a form to the page behind it.
+const ONCE_S: u64 = 60;
 /// As long as browsers keep a cookie: 400 days. Every sign-in sets it again.
 const DEVICE_S: u64 = 400 * 24 * 60 * 60;
 
@@ -95,6 +101,21 @@ impl Cookies {
     pub(crate) fn set_device(&self, token: &Token) -> String {
         let name = self.name(&self.jar.device);
         format!("{name}={}; Max-Age={DEVICE_S}; {}", token.0.0, self.attributes())
+    }
+
+    /// A token on its way from a form to the page that shows it once: what a form has made is not made again
+    /// when that page is loaded again, and any node can answer for it.
+    pub(crate) fn set_once(&self, token: &Token) -> String {
+        let name = self.name(&self.jar.once);
+        format!("{name}={}; Max-Age={ONCE_S}; {}", token.0.0, self.attributes())
+    }
+
+    pub(crate) fn once(&self, headers: &HeaderMap) -> Option<Token> {
+        cookie(headers, self.name(&self.jar.once)).and_then(Token::parse)
+    }
+
+    pub(crate) fn clear_once(&self) -> String {
+        format!("{}=; Max-Age=0; {}", self.name(&self.jar.once), self.attributes())
     }
 
     fn name(&self, [https, loopback]: &[&'static str; 2]) -> &'static str {
@@ -222,11 +243,12 @@ mod tests {
         let line = |name: &str| format!("{name}={}", token.0.0);
         assert_eq!(local.session(&headers(&[("cookie", &line("sealog_ops"))])), Some(token.clone()));
         assert_eq!(local.device(&headers(&[("cookie", &line("sealog_ops_device"))])), Some(token.clone()));
-        let names = |jar: &Jar| [jar.session, jar.device].concat();
+        let names = |jar: &Jar| [jar.session, jar.device, jar.once].concat();
         for (cookies, foreign) in [(&local, names(&PEOPLE)), (&https, names(&PEOPLE))] {
             for name in foreign {
                 let found = headers(&[("cookie", &line(name))]);
-                assert_eq!((cookies.session(&found), cookies.device(&found)), (None, None), "{name}");
+                let read = [cookies.session(&found), cookies.device(&found), cookies.once(&found)];
+                assert_eq!(read, [None, None, None], "{name}");
             }
         }
     }

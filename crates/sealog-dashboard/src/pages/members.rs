@@ -8,7 +8,7 @@ use axum::response::Response;
 use sealog_control::{Invitation, Invited, Link, ListPage, Member, PersonId, Purpose, Role};
 use sealog_core::id::Uuid;
 use sealog_service::Secret;
-use sealog_service::people::account::{INVITATIONS_MAX, LinkError};
+use sealog_service::people::account::{INVITATIONS_MAX, LinkError, invitation_url};
 
 use crate::app::Dashboard;
 use crate::capability::may_give;
@@ -16,7 +16,7 @@ use crate::gate::of_control;
 use crate::layout::{Current, Shell};
 use crate::pages::grants::{self, Choice, Fields, given_by};
 use crate::problem::Problem;
-use crate::request::{Asked, html, html_with, see_other};
+use crate::request::{Asked, html, html_with, see_other, with_cookie};
 use crate::text::{day, visible};
 
 /// Members of one page; those who came later are on the next.
@@ -27,6 +27,9 @@ const TOO_MANY_OPEN: &str =
     "There are 100 open invitations, the maximum. Withdraw one, or wait until one is accepted or expires.";
 const TOO_MANY_MAILS: &str =
     "Too many invitations in an hour for this address or organisation. Try again later.";
+
+const LINK_MADE: &str =
+    "Invitation created. Its link was shown once; invite the same address again for a new link.";
 
 #[derive(Template)]
 #[template(path = "pages/members.html")]
@@ -135,12 +138,22 @@ fn invited_row(link: &Link, role: Role) -> Option<InvitedRow> {
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let notice = match asked.query_value("done").as_deref() {
         Some("invite") => Some("Invitation sent. The link works once and expires in 7 days."),
+        Some("link") => Some(LINK_MADE),
         Some("withdraw") => Some("Invitation withdrawn."),
         Some("change") => Some("Membership updated."),
         Some("end") => Some("Membership ended."),
         _ => None,
     };
-    Ok(html(&Page { notice, ..Page::new(&app, &asked).await? }))
+    let page = Page { notice, ..Page::new(&app, &asked).await? };
+    let Some(token) = app.site.cookies.once(&asked.headers) else { return Ok(html(&page)) };
+    // Whatever the browser brings, the link is of an invitation that this person has made here.
+    let made = app.service.accounts.invitation(&token).await?.filter(|(invitation, _)| {
+        let by = asked.person().person.id;
+        invitation.tenant_id == asked.place().tenant.id && invitation.invited_by == Some(by)
+    });
+    let link = made.map(|_| invitation_url(&app.site.url, &token));
+    let notice = if link.is_some() { None } else { page.notice };
+    Ok(with_cookie(html(&Page { notice, link, ..page }), &app.site.cookies.clear_once()))
 }
 
 pub(crate) async fn invite(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
@@ -172,13 +185,14 @@ pub(crate) async fn invite(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     let by = asked.person().person.id;
     let invitation =
         Invitation { tenant_id: place.tenant.id, email, role, grants, ends_at_ms, invited_by: Some(by) };
-    let (may_give, shown_at) = (given_by(place.role()), (!page.has_mail).then_some(&*app.site.url));
-    let invited = app.service.accounts.invite(by, may_give, invitation, &place.tenant.name, shown_at).await;
+    let may_give = given_by(place.role());
+    let invited =
+        app.service.accounts.invite(by, may_give, invitation, &place.tenant.name, !page.has_mail).await;
     match invited {
         Ok((Invited::Done, None)) => Ok(see_other(&format!("{}?done=invite", page.here))),
-        Ok((Invited::Done, link)) => {
-            let page = Page::new(&app, &asked).await?;
-            Ok(html(&Page { link, email: "", ..page }))
+        Ok((Invited::Done, Some(token))) => {
+            let led = see_other(&format!("{}?done=link", page.here));
+            Ok(with_cookie(led, &app.site.cookies.set_once(&token)))
         }
         Ok((Invited::Missing, _)) => Err(Problem::not_found()),
         Ok((Invited::Refused, _)) => wrong_email(page, HELD),

@@ -145,14 +145,20 @@ fn an_invitation_without_mail_shows_its_link_once_and_leaves_the_address_unconfi
     stage.member(1, 1, Role::Owner);
     let members = format!("/app/o/{}/members", tenant_id(1));
     let mut owner = stage.signed_in(1);
-    let page =
-        owner.post(&format!("{members}/invite"), &[("email", "new@example.org"), ("role", "developer")]);
+    let invited = [("email", "new@example.org"), ("role", "developer")];
+    let made = owner.post(&format!("{members}/invite"), &invited);
+    assert_eq!(made.location(), Some(format!("{members}?done=link")), "{}", made.text());
+    let page = owner.follow(made);
     page.shows("Shown once");
     assert_eq!(stage.wait(stage.control.pending_notices()).unwrap(), 0, "no mail waits");
     let link = page.text().split("aria-label=\"Invitation link\" data-copy>").nth(1).unwrap();
     let link = link.split('<').next().unwrap().to_owned();
     assert!(link.starts_with(&format!("{HOME}/app/invitation#")), "{link}");
-    assert!(!owner.get(&members).has(&link), "shown once");
+    // Loaded again, the page shows no link and has made no second invitation.
+    let again = owner.get(&format!("{members}?done=link"));
+    again.shows("invite the same address again for a new link");
+    assert!(!again.has("/app/invitation#"), "shown once");
+    assert_eq!(again.text().matches("new@example.org").count(), 2, "{}", again.text());
     let mut guest = stage.browser();
     let fields = [("token", link.as_str()), ("accept", "1"), ("password", PASSWORD)];
     assert_eq!(guest.post("/app/invitation", &fields).status, 303);
@@ -164,12 +170,39 @@ fn an_invitation_without_mail_shows_its_link_once_and_leaves_the_address_unconfi
     // Who has not shown to have the address joins no second organisation.
     stage.member(2, 2, Role::Owner);
     let elsewhere = format!("/app/o/{}/members/invite", tenant_id(2));
-    let page = stage.signed_in(2).post(&elsewhere, &[("email", "new@example.org"), ("role", "developer")]);
+    let mut other = stage.signed_in(2);
+    let made = other.post(&elsewhere, &invited);
+    let page = other.follow(made);
     let link = page.text().split("aria-label=\"Invitation link\" data-copy>").nth(1).unwrap();
     let second = link.split('<').next().unwrap();
     let answer = guest.post("/app/invitation", &[("token", second), ("accept", "1")]);
     assert_eq!(answer.status, 422);
     assert!(stage.wait(stage.control.member(tenant_id(2), person.id)).unwrap().is_none());
+}
+
+#[test]
+fn a_link_is_shown_to_the_person_who_made_it_and_where_it_was_made_alone() {
+    let stage = Stage::without_mail();
+    stage.tenant(1);
+    stage.tenant(2);
+    stage.member(1, 1, Role::Owner);
+    stage.member(2, 1, Role::Admin);
+    stage.member(1, 2, Role::Owner);
+    let members = |n| format!("/app/o/{}/members", tenant_id(n));
+    let mut owner = stage.signed_in(1);
+    let made =
+        owner.post(&format!("{}/invite", members(1)), &[("email", "new@example.org"), ("role", "owner")]);
+    assert_eq!(made.status, 303);
+    let brought = owner.cookies.iter().find(|cookie| cookie.starts_with("sealog_once=")).unwrap().clone();
+    let mut admin = stage.signed_in(2);
+    for cookie in [brought.clone(), "sealog_once=<b>".into(), format!("sealog_once={}", "0".repeat(64))] {
+        admin.cookies.insert(cookie);
+        assert!(!admin.get(&members(1)).has("/app/invitation#"));
+        admin.cookies.retain(|cookie| !cookie.starts_with("sealog_once="));
+    }
+    assert!(!owner.clone().get(&members(2)).has("/app/invitation#"), "of another organisation");
+    owner.get(&members(1)).shows("/app/invitation#");
+    assert!(!owner.cookies.iter().any(|cookie| cookie.starts_with("sealog_once=")), "the browser forgets it");
 }
 
 #[test]

@@ -194,17 +194,17 @@ impl Accounts<People> {
         link.map(|link| link.purpose).filter(is_kind).ok_or(LinkError::Gone)
     }
 
-    /// Mails an invitation, on behalf of a member who may give these roles; or, for pages at `shown_at` of a
-    /// server without mail, returns its link, which is to be shown once. An earlier one to the same address
-    /// is withdrawn, if it is for one of them.
+    /// Mails an invitation, on behalf of a member who may give these roles; or, on a server without mail
+    /// (`is_shown`), returns the token of its link ([`invitation_url`]), which is to be shown once. An
+    /// earlier one to the same address is withdrawn, if it is for one of them.
     pub async fn invite(
         &self,
         by: PersonId,
         may_give: Vec<Role>,
         invitation: Invitation,
         organisation: &str,
-        shown_at: Option<&str>,
-    ) -> Result<(Invited, Option<Secret>), LinkError> {
+        is_shown: bool,
+    ) -> Result<(Invited, Option<Token>), LinkError> {
         if !is_address(&invitation.email) {
             return Err(LinkError::Email);
         }
@@ -222,10 +222,10 @@ impl Accounts<People> {
         let now_ms = self.world.now_ms();
         let invitation = Invitation { invited_by: Some(by), ..invitation };
         let (tenant_id, email, role) = (invitation.tenant_id, invitation.email.clone(), invitation.role);
-        let shown = shown_at.map(|app_url| (app_url, Token::new(&*self.world)));
+        let shown = is_shown.then(|| Token::new(&*self.world));
         let link = Link {
             id: new_id(&*self.world),
-            digest: shown.as_ref().map(|(_, token)| token.digest()),
+            digest: shown.as_ref().map(Token::digest),
             purpose: Purpose::Invitation(invitation),
             created_at_ms: now_ms,
             expires_at_ms: now_ms.saturating_add(INVITATION_MS),
@@ -252,7 +252,7 @@ impl Accounts<People> {
         let notice = shown.is_none().then_some(notice);
         let made = self.control.invite(link, notice, may_give, INVITATIONS_MAX, records).await?;
         self.kind.wake.wake();
-        Ok((made, shown.map(|(app_url, token)| url(app_url, "invitation", &token))))
+        Ok((made, shown))
     }
 
     /// Takes an invitation of an organisation back, on behalf of a member who may give these roles.
@@ -408,6 +408,11 @@ pub(crate) fn invitation_resource(id: Uuid) -> String {
     format!("invitation/{id}")
 }
 
+/// The link of an invitation that is shown instead of mailed.
+pub fn invitation_url(app_url: &str, token: &Token) -> Secret {
+    url(app_url, "invitation", token)
+}
+
 fn url(app_url: &str, page: &str, token: &Token) -> Secret {
     Secret(format!("{app_url}/{page}#{}", token.0.0))
 }
@@ -441,7 +446,7 @@ pub(crate) fn invitation_text(parameters: &Value, app_url: &str, token: &Token) 
     // A name is one line, whatever was put into it.
     let name = parameters["organisation"].as_str()?;
     let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let link = url(app_url, "invitation", token);
+    let link = invitation_url(app_url, token);
     Some(Text {
         subject: format!("{name} invites you to Sealog"),
         body: format!(
