@@ -44,6 +44,7 @@ for (const scripts of [true, false]) {
   journey(`the API finds the changed event, and its page says what is wrong${without}`, () => browser, { scripts }, async (page, { context }) => {
     await toBilling(page, context);
     await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "API keys" }).click();
+    await page.getByRole("link", { name: "Create key" }).click();
     await page.getByLabel("Name", { exact: true }).fill(`auditor's script${without}`);
     await page.getByLabel("Project", { exact: true }).selectOption({ label: "Billing" });
     await page.getByLabel("Mode", { exact: true }).selectOption("live");

@@ -14,6 +14,9 @@ for (const scripts of [true, false]) {
     const { people } = await server.organisation();
     await submitPassword(page, server, people.owner);
     await page.getByRole("link", { name: "API keys" }).click();
+    await page.getByRole("link", { name: "Create key" }).click();
+    const create = page.getByRole("dialog", { name: "Create a key" });
+    assert.ok(await create.getByLabel("Name", { exact: true }).evaluate((input) => input === document.activeElement) || !scripts);
     await page.getByLabel("Name", { exact: true }).fill("checkout");
     await page.getByLabel("Mode", { exact: true }).selectOption("live");
     await page.getByRole("button", { name: "Create key" }).click();

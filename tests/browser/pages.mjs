@@ -63,6 +63,7 @@ const LINES = [
   { route: "/app/o/{organisation}/cases/{case}/response/{letter}", as: "admin" },
   { route: "/app/o/{organisation}/cases/{case}/history", as: "owner" },
   { route: "/app/o/{organisation}/keys", as: "owner" },
+  { route: "/app/o/{organisation}/keys", as: "owner", query: "?new=1", name: "a new one" },
   { route: "/app/o/{organisation}/keys", as: "auditor", name: "auditor" },
   { route: "/app/o/{organisation}/projects", as: "owner" },
   { route: "/app/o/{organisation}/members", as: "owner" },

@@ -54,6 +54,8 @@ struct Page<'a> {
     error: Option<&'static str>,
     /// A key that is about to be revoked or rolled.
     sheet: Option<Sheet>,
+    /// A key is about to be created.
+    is_new: bool,
     /// Names the forms of this page: each makes one key, however often it is sent.
     form: Uuid,
     /// Shown this once.
@@ -186,6 +188,7 @@ impl<'a> Page<'a> {
             notice: None,
             error: None,
             sheet: None,
+            is_new: false,
             form: new_form(app),
             created: None,
             may_create: place.may(Capability::TestKeys),
@@ -269,7 +272,9 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         [None, Some(id)] => Some(sheet(&app, &find_key(&app, &asked, id).await?, false).await?),
         [None, None] => None,
     };
-    let page = Page { notice, sheet, ..Page::new(&app, &asked).await? };
+    let page = Page::new(&app, &asked).await?;
+    let is_new = page.may_create && sheet.is_none() && asked.query_value("new").is_some();
+    let page = Page { notice, sheet, is_new, ..page };
     let resource = format!("organisation/{}", asked.place().tenant.id);
     views::seal(&app, &asked, &actions::PAGE_VIEWED, &resource, json!({ "page": "keys" })).await?;
     Ok(html(&page))
@@ -279,7 +284,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
     let place = asked.place();
     let wrong = |page| Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
-    let page = Page::new(&app, &asked).await?;
+    let page = Page { is_new: true, ..Page::new(&app, &asked).await? };
     let Some(mode) = Mode::ALL.into_iter().find(|mode| mode.as_str() == page.mode) else {
         return wrong(Page { mode_error: Some("Choose a mode.".into()), ..page });
     };
@@ -301,7 +306,7 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     match app.service.admin.create_key(actor, project_id, input).await {
         Ok(created) => Ok(html(&Page { created: Some(created), ..Page::new(&app, &asked).await? })),
         Err(AdminError::Field(FieldError { field, .. })) if field == FORM => {
-            wrong(Page { error: Some(SENT), name: "", expires: "", ..page })
+            wrong(Page { error: Some(SENT), is_new: false, ..page })
         }
         Err(AdminError::Field(FieldError { field, problem })) => {
             let problem = Some(format!("It {problem}."));
@@ -346,7 +351,7 @@ pub(crate) async fn roll(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let sheet = sheet(&app, &key, true).await?;
     let wrong = |error: String, page| {
         let sheet = Some(Sheet { error: Some(error), expires: asked.field("expires").to_owned(), ..sheet });
-        Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { sheet, expires: "", ..page }))
+        Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { sheet, ..page }))
     };
     let Some(form) = Uuid::parse(asked.field("form")) else { return wrong(INCOMPLETE.into(), page) };
     let overlap = OVERLAPS.into_iter().find(|(hours, _)| hours.to_string() == asked.field("overlap"));
@@ -360,13 +365,9 @@ pub(crate) async fn roll(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let actor = Actor::Person(asked.person().person.id);
     let input = RollInput { overlap_ms: hours * HOUR_MS, expires_at, form: Some(form) };
     match app.service.admin.roll_key(actor, key.id, input).await {
-        Ok(created) => {
-            let page = Page { created: Some(created), ..Page::new(&app, &asked).await? };
-            Ok(html(&Page { expires: "", ..page }))
-        }
+        Ok(created) => Ok(html(&Page { created: Some(created), ..Page::new(&app, &asked).await? })),
         Err(AdminError::Field(FieldError { field, .. })) if field == FORM => {
-            let page = Page { error: Some(SENT), expires: "", ..page };
-            Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
+            Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &Page { error: Some(SENT), ..page }))
         }
         Err(AdminError::Field(error)) => wrong(format!("The new key: {error}."), page),
         Err(AdminError::NotFound) => wrong(GONE.into(), page),
@@ -380,7 +381,7 @@ pub(crate) async fn revoke(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     if asked.field("name").trim() != key.name.trim() {
         let error = Some(format!("To revoke the key, type its name: {}", visible(&key.name)));
         let sheet = Some(Sheet { error, ..sheet(&app, &key, false).await? });
-        let page = Page { sheet, name: "", ..Page::new(&app, &asked).await? };
+        let page = Page { sheet, ..Page::new(&app, &asked).await? };
         return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
     }
     let actor = Actor::Person(asked.person().person.id);
