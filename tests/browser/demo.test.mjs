@@ -67,7 +67,7 @@ for (const scripts of [true, false]) {
     await toBilling(page, context);
     await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Verification" }).click();
     await page.getByRole("button", { name: "Verify", exact: true }).click();
-    const broken = page.getByRole("alert").filter({ hasText: "The chain is broken at #" });
+    const broken = page.getByRole("alert").filter({ hasText: "The live chain of Billing is broken at #" });
     // With JavaScript the page follows by itself.
     for (let tries = 0; !scripts && tries < 50 && await broken.count() === 0; tries += 1) {
       await page.getByRole("link", { name: "Refresh" }).click();

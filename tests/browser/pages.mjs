@@ -30,6 +30,7 @@ const LINES = [
   { route: "/app/p/{project}/{mode}", as: "developer", query: "?reads=with", events: true, name: "with reads" },
   { route: "/app/p/{project}/{mode}", as: "auditor", mode: "test", events: true, name: "auditor, test mode" },
   { route: "/app/p/{project}/{mode}/verify", as: "owner" },
+  { route: "/app/p/{project}/{mode}/verify/all", as: "owner", query: "?started=2" },
   { route: "/app/p/{project}/{mode}/verify/{run}", as: "owner" },
   { route: "/app/p/{project}/{mode}/exports", as: "owner", events: true },
   { route: "/app/p/{project}/{mode}/exports", as: "auditor", mode: "test", name: "auditor, test mode" },

@@ -14,7 +14,8 @@ use crate::pages::{
 use crate::pages::{case_add, case_package, case_response, case_review, case_search};
 use crate::pages::{invitation, keys, member, members, new_action, overview, permalink, projects, reset};
 use crate::pages::{
-    saved_views, shortcuts, start, system_log, tail, theme, usage, verification, verification_run,
+    saved_views, shortcuts, start, system_log, tail, theme, usage, verification, verification_all,
+    verification_run,
 };
 use crate::pages::{settings, unsubscribe};
 use crate::routing::{self, Route, rows};
@@ -72,7 +73,8 @@ static ROUTES: &[Route<Dashboard>] = rows! {
     GET "/app/p/{project}/{mode}/events/{log_id}/hashed.txt" Needs::Member(Capability::ReadEvents) => event::hashed;
     GET "/app/p/{project}/{mode}/verify" Needs::Member(Capability::Verify) => verification::show;
     POST "/app/p/{project}/{mode}/verify/start" Needs::Member(Capability::Verify) => verification::start;
-    POST "/app/p/{project}/{mode}/verify/all" Needs::Member(Capability::Verify) => verification::start_all;
+    GET "/app/p/{project}/{mode}/verify/all" Needs::Member(Capability::Verify) => verification_all::show;
+    POST "/app/p/{project}/{mode}/verify/all" Needs::Member(Capability::Verify) => verification_all::start;
     GET "/app/p/{project}/{mode}/verify/{run}" Needs::Member(Capability::Verify) => verification_run::show;
     POST "/app/p/{project}/{mode}/verify/{run}/cancel" Needs::Member(Capability::Verify) => verification_run::cancel;
     GET "/app/p/{project}/{mode}/verify/{run}/report.json" Needs::Member(Capability::Verify) => verification_run::report_json;

@@ -57,4 +57,5 @@ pub(crate) mod trail;
 pub(crate) mod unsubscribe;
 pub(crate) mod usage;
 pub(crate) mod verification;
+pub(crate) mod verification_all;
 pub(crate) mod verification_run;

@@ -11,16 +11,12 @@ use sealog_core::id::{ChainId, Mode, Uuid};
 use sealog_core::query::SeqRange;
 use sealog_core::reject::Code;
 use sealog_service::evidence::seqs::{first_at, last_before};
-use sealog_service::evidence::verification::{
-    ALL_MAX, Run, RunEnd, Seen, StartError, UNENDED_MAX, WHOLE_MAX,
-};
+use sealog_service::evidence::verification::{Run, RunEnd, Seen, StartError, UNENDED_MAX, WHOLE_MAX};
 use sealog_service::records::system_chain::actions;
 use serde_json::json;
 
 use crate::app::Dashboard;
-use crate::capability::Capability;
 use crate::layout::{Current, Shell};
-use crate::pages::system_log;
 use crate::place::is_window;
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
@@ -34,9 +30,6 @@ const RUNS_ON_PAGE: usize = 20;
 const RUNS_OF_STRIP: usize = 200;
 /// Events before one, and as many behind it, that a link to it asks for.
 const AROUND: u64 = 500;
-/// Chains whose verification one form starts.
-const CHAINS_MAX: usize = 200;
-const TOO_MANY_CHAINS: &str = " Not every chain was started. Repeat this when these have finished.";
 /// Of a window of the strip, in units of the picture.
 const CELL_WIDTH: usize = 24;
 
@@ -57,7 +50,6 @@ struct Page<'a> {
     window: String,
     /// Events of a full window of the strip.
     cell_events: String,
-    notice: Option<String>,
     cells: Vec<CellShown>,
     width: usize,
     counts: [(&'static str, &'static str, usize); 4],
@@ -79,13 +71,25 @@ struct CellShown {
     label: String,
 }
 
-struct Row {
-    href: String,
-    started: String,
-    is_scheduled: bool,
-    range: String,
-    checked: String,
-    result: ResultShown,
+pub(crate) struct Row {
+    pub href: String,
+    pub started: String,
+    pub is_scheduled: bool,
+    pub range: String,
+    pub checked: String,
+    pub result: ResultShown,
+}
+
+/// A verification in a list; `here` is the page of its chain.
+pub(crate) fn row(here: &str, run: &Run) -> Row {
+    Row {
+        href: format!("{here}/{}", run.id),
+        started: moment(run.created_at_ms),
+        is_scheduled: run.person_id.is_none(),
+        range: format!("#{} to #{}", number(run.from), number(run.to)),
+        checked: number(run.progress.checked),
+        result: ResultShown::of(run),
+    }
 }
 
 pub(crate) enum ResultShown {
@@ -160,17 +164,7 @@ impl<'a> Page<'a> {
             ("u", "Not fully checked", count(|state| matches!(state, State::Unknown))),
             ("b", "Broken", count(|state| matches!(state, State::Broken(_)))),
         ];
-        let row = |run: Run| {
-            let run = if is_window { run.within(&seen) } else { run };
-            Row {
-                href: format!("{here}/{}", run.id),
-                started: moment(run.created_at_ms),
-                is_scheduled: run.person_id.is_none(),
-                range: format!("#{} to #{}", number(run.from), number(run.to)),
-                checked: number(run.progress.checked),
-                result: ResultShown::of(&run),
-            }
-        };
+        let row = |run: Run| row(&here, &if is_window { run.within(&seen) } else { run });
         let given = |name: &str| {
             let typed = asked.field(name).to_owned();
             if typed.is_empty() { asked.query_value(name).unwrap_or_default() } else { typed }
@@ -192,7 +186,6 @@ impl<'a> Page<'a> {
             is_window,
             window: window(&place.membership.grants),
             cell_events: number(cells.iter().map(|cell| cell.to - cell.from + 1).max().unwrap_or(0)),
-            notice: None,
             width: cells.len() * CELL_WIDTH,
             cells: cells.iter().enumerate().map(|(at, cell)| shown(&here, at, cell)).collect(),
             counts,
@@ -244,46 +237,9 @@ fn shown(here: &str, at: usize, cell: &strip::Cell) -> CellShown {
 }
 
 pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    let started = asked.query_value("started").and_then(|count| count.parse::<usize>().ok());
-    let rest = if asked.query_value("rest").is_some() { TOO_MANY_CHAINS } else { "" };
-    let notice = started.filter(|count| *count <= ALL_MAX).map(|count| {
-        let chains = if count == 1 { "1 chain".into() } else { format!("{count} chains") };
-        format!("Verification of {chains} started. Owners and admins are notified if one is broken.{rest}")
-    });
-    let page = Page { notice, ..Page::new(&app, &asked).await? };
+    let page = Page::new(&app, &asked).await?;
     seal(&app, &asked).await?;
     Ok(html(&page))
-}
-
-/// Every chain that the person may see, each as far as they may see it.
-pub(crate) async fn start_all(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
-    let (place, here) = (asked.place(), path(chain(&asked)?));
-    let tenant_id = place.tenant.id;
-    let mut chains: Vec<ChainId> = Vec::new();
-    for project in &place.projects {
-        chains.extend(Mode::ALL.map(|mode| ChainId { tenant_id, project_id: project.id, mode }));
-    }
-    if place.may(Capability::SystemLog) && place.membership.grants.projects.is_none() {
-        let project_id = system_log::project(&app, tenant_id).await?;
-        chains.push(ChainId { tenant_id, project_id, mode: Mode::Live });
-    }
-    let are_more = chains.len() > CHAINS_MAX;
-    chains.truncate(CHAINS_MAX);
-    let mut ranges = Vec::new();
-    for chain in chains {
-        let Seen { first, last, .. } = seen(&app, chain, &place.membership.grants).await?;
-        ranges.push((chain, SeqRange { from: first, to: last }));
-    }
-    let person_id = asked.person().person.id;
-    let (started, is_all) = app.service.verifications.start_all(person_id, ranges).await?;
-    if started == 0 && is_all {
-        seal(&app, &asked).await?;
-        let error = Some("There are no events to verify.".to_owned());
-        let page = Page { error, ..Page::new(&app, &asked).await? };
-        return Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page));
-    }
-    let rest = if is_all && !are_more { "" } else { "&rest=1" };
-    Ok(see_other(&format!("{here}?started={started}{rest}")))
 }
 
 /// Windows and runs are seen, also under a form that has something wrong in it.

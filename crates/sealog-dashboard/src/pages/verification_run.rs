@@ -20,13 +20,15 @@ use crate::pages::verification::{ResultShown, chain, path, seen};
 use crate::place::is_window;
 use crate::problem::Problem;
 use crate::request::{Asked, html, see_other};
-use crate::text::{moment, number, of_json};
+use crate::text::{moment, number, of_json, visible};
 use crate::views;
 
 #[derive(Template)]
 #[template(path = "pages/verification_run.html", blocks = ["state"])]
 struct Page<'a> {
     shell: Shell<'a>,
+    project: String,
+    mode: &'static str,
     list: String,
     here: String,
     range: String,
@@ -114,6 +116,8 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let list = path(chain);
     let page = Page {
         shell: Shell::new(&app, &asked, Some(Current::Verification)),
+        project: asked.place().chain.as_ref().map(|(project, _)| visible(&project.name)).unwrap_or_default(),
+        mode: chain.mode.as_str(),
         here: format!("{list}/{}", run.id),
         list,
         range: format!("#{} to #{}", number(run.from), number(run.to)),

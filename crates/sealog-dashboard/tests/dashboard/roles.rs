@@ -68,6 +68,7 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("GET", "/app/p/{project}/{mode}/events/{log_id}/hashed.txt", false, ALL),
     ("GET", "/app/p/{project}/{mode}/verify", false, ALL),
     ("POST", "/app/p/{project}/{mode}/verify/start", false, ALL),
+    ("GET", "/app/p/{project}/{mode}/verify/all", false, ALL),
     ("POST", "/app/p/{project}/{mode}/verify/all", false, ALL),
     ("GET", "/app/p/{project}/{mode}/verify/{run}", false, ALL),
     ("POST", "/app/p/{project}/{mode}/verify/{run}/cancel", false, ALL),

@@ -39,6 +39,7 @@ fn pages(stage: &Stage) -> Vec<(String, &'static str)> {
         (format!("/app/o/{}/actions", tenant_id(1)), "sealog.page_viewed"),
         (format!("/app/o/{}/actions/entry?action=user.login", tenant_id(1)), "sealog.page_viewed"),
         (verify_path(1), "sealog.page_viewed"),
+        (format!("{}/all", verify_path(1)), "sealog.page_viewed"),
         (run.clone(), "sealog.page_viewed"),
         (format!("{run}/report.json"), "sealog.page_viewed"),
         (format!("{run}/report.txt"), "sealog.page_viewed"),

@@ -74,7 +74,8 @@ fn a_tampered_event_is_explained_with_its_neighbour_and_both_hashes() {
     let run = start(&mut browser, &[]).location().unwrap();
     stage.work();
     let page = browser.get(&run);
-    page.shows("The chain is broken at #4").shows("its content no longer matches its hash");
+    page.shows("The live chain of <bdi>Project of 1</bdi> is broken at #4")
+        .shows("its content no longer matches its hash");
     page.shows("Expected hash")
         .shows("Found hash")
         .shows("previous event</span>")
@@ -385,22 +386,57 @@ fn all_chains_that_a_person_may_see_are_verified_at_once() {
     let here = format!("/app/p/{}/live/verify", project_id(1));
     let mut owner = stage.signed_in(1);
     let started = owner.post(&format!("{here}/all"), &[]);
-    assert_eq!(started.location(), Some(format!("{here}?started=3")), "{}", started.text());
+    assert_eq!(started.location(), Some(format!("{here}/all?started=3")), "{}", started.text());
     owner.follow(started).shows("Verification of 3 chains started.");
     stage.work();
+    // One table has all results: a chain that has no event has none.
+    let page = owner.get(&format!("{here}/all"));
+    let row = |project: u8, mode: &str| {
+        let own = format!("href=\"/app/p/{}/{mode}/verify\"", project_id(project));
+        let rows =
+            page.text().split("<tr>").filter(|row| row.contains(&own) && row.contains("scope=\"row\""));
+        rows.map(str::to_owned).collect::<Vec<_>>().concat()
+    };
     for (project, mode) in [(1, "live"), (1, "test"), (101, "live")] {
-        owner.get(&format!("/app/p/{}/{mode}/verify", project_id(project))).shows("Valid");
+        assert!(row(project, mode).contains("Valid") && row(project, mode).contains("#1 to #1"), "{mode}");
     }
+    assert!(row(101, "test").contains("Not verified yet"));
+    assert_eq!(row(2, "live"), "", "nothing of another organisation");
     let runs = |chain| stage.wait(stage.service.verifications.runs(chain, None, 9)).unwrap().len();
     assert_eq!(runs(foreign), 0);
     // Who is limited to a project starts none of another.
     let grants = Grants { projects: Some(vec![project_id(1)]), from_ms: None, until_ms: None };
     stage.member_with(3, 1, Role::Developer, grants, None);
     let started = stage.signed_in(3).post(&format!("{here}/all"), &[]);
-    assert_eq!(started.location(), Some(format!("{here}?started=2")));
+    assert_eq!(started.location(), Some(format!("{here}/all?started=2")));
+    assert!(!stage.signed_in(3).get(&format!("{here}/all")).has(&project_id(101).to_string()));
     for text in ["?started=9999999", "?started=%3Cb%3E"] {
-        assert!(!owner.get(&format!("{here}{text}")).has("started."), "{text}");
+        assert!(!owner.get(&format!("{here}/all{text}")).has("started."), "{text}");
     }
+}
+
+#[test]
+fn the_table_of_all_chains_names_those_that_are_broken_and_shows_no_run_beyond_a_window() {
+    let stage = stage(6);
+    stage.doubtful.doubt(
+        4,
+        Doubt::Changed(|event| {
+            let text = event.text.clone();
+            event.text = EventText::new(Fields { actor_id: Some("\"eve\""), ..text.fields() });
+        }),
+    );
+    let mut owner = stage.signed_in(1);
+    assert_eq!(owner.post(&format!("{}/all", verify_path(1)), &[]).status, 303);
+    stage.work();
+    let broken = "The live chain of <bdi>Project of 1</bdi> is broken at #4.";
+    owner.get(&format!("{}/all", verify_path(1))).shows(broken).shows("Broken at #4");
+    // The run reaches beyond what the auditor may see: it is like none.
+    let grants = Grants { projects: None, from_ms: None, until_ms: Some(1_000_080_000_000) };
+    stage.member_with(5, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(5);
+    let page = stage.signed_in(5).get(&format!("{}/all", verify_path(1)));
+    page.shows("Not verified yet");
+    assert!(!page.has("roken at"));
 }
 
 #[test]
