@@ -6,8 +6,13 @@ import { journey } from "./browser.mjs";
 
 const FIRST_VIEW_BYTES_MAX = 100_000;
 const NARROW = 320;
+const PHONE = 375;
+/// As high as a thumb is wide, less the rounding of a browser.
+const TARGET = 43.5;
 /// A4 without the margins of the stylesheet, in pixels of 1/96 inch.
 const PAPER = 673;
+/// The same where the stylesheet turns the sheet.
+const WIDE_PAPER = 1000;
 
 /// `open` goes to a page as somebody, and says what is wrong with the answer.
 export function walk(entries, { browser, title, open }) {
@@ -24,6 +29,7 @@ export function walk(entries, { browser, title, open }) {
         assert.equal(await page.evaluate((wanted) => matchMedia(`(prefers-color-scheme: ${wanted})`).matches, colorScheme), true);
         await hasNoBarriers(page, rules);
       }
+      await fitsPhone(page);
       await fitsPaper(page);
     });
 
@@ -31,6 +37,7 @@ export function walk(entries, { browser, title, open }) {
       await open(entry, one);
       const width = await page.evaluate(() => document.scrollingElement.scrollWidth);
       assert.ok(width <= NARROW, `it is ${width} wide and must be scrolled sideways`);
+      await fitsPhone(page);
     });
   }
 }
@@ -42,6 +49,33 @@ async function isSmall(answers) {
   const bytes = sizes.reduce((sum, size) => sum + size, 0);
   assert.ok(ended.some((answer) => answer.url().endsWith("/app.css")), "the stylesheet is counted");
   assert.ok(bytes > 1000 && bytes < FIRST_VIEW_BYTES_MAX, `${bytes} bytes`);
+}
+
+/// Nothing is behind the edge of a phone but what a shadow announces, and a thumb hits what there is to press.
+export async function fitsPhone(page) {
+  const before = page.viewportSize();
+  await page.setViewportSize({ width: PHONE, height: before.height });
+  const found = await page.evaluate(([width, target]) => {
+    const name = (element) => `${element.tagName}.${element.getAttribute("class")}: ${element.textContent.trim().slice(0, 40)}`;
+    const shown = (element) => element.checkVisibility({ visibilityProperty: true }) && !element.closest(".vh, .skip, svg, [popover]:not(:popover-open)");
+    const inside = ({ left, right }) => left >= -1 && right <= width + 1;
+    const announces = (element) => {
+      const { overflowX, backgroundAttachment } = getComputedStyle(element);
+      return ["auto", "scroll"].includes(overflowX) && backgroundAttachment.includes("local") && inside(element.getBoundingClientRect());
+    };
+    const isAnnounced = (element) => {
+      for (let at = element.parentElement; at; at = at.parentElement) if (announces(at)) return true;
+      return false;
+    };
+    const all = [...document.body.querySelectorAll("*")].filter(shown);
+    const pressed = "main :is(button, select, textarea, summary, a.btn, .tabs a, .seg a, .cards a), main input:not([type=hidden], [type=checkbox], [type=radio]), .topbar button, .sheet :is(a, button)";
+    return {
+      behind: all.filter((element) => !inside(element.getBoundingClientRect()) && !isAnnounced(element)).map(name),
+      low: all.filter((element) => element.matches(pressed) && element.getBoundingClientRect().height < target).map(name),
+    };
+  }, [PHONE, TARGET]);
+  await page.setViewportSize(before);
+  assert.deepEqual(found, { behind: [], low: [] }, "on a phone");
 }
 
 /// On paper there is the content, whole, in dark on white, and nothing to press.
@@ -59,13 +93,14 @@ async function fitsPaper(page) {
   });
   assert.deepEqual(wide, { content: 1, navigation: [], dark: true });
   const before = page.viewportSize();
-  await page.setViewportSize({ width: PAPER, height: before.height });
+  const width = await page.evaluate(() => getComputedStyle(document.body).page) === "wide" ? WIDE_PAPER : PAPER;
+  await page.setViewportSize({ width, height: before.height });
   // What scrolls on a screen is cut off on paper.
   const cut = await page.evaluate((width) => [document.scrollingElement, ...document.querySelectorAll("main *")]
     .filter((element) => element.checkVisibility() && !element.closest(".vh, svg, input, select, textarea"))
     .filter((element) => element === document.scrollingElement
       ? element.scrollWidth > width
       : getComputedStyle(element).overflowX !== "visible" && element.scrollWidth > element.clientWidth + 1)
-    .map((element) => `${element.tagName}.${element.className}: ${element.scrollWidth} of ${element.clientWidth}`), PAPER);
+    .map((element) => `${element.tagName}.${element.className}: ${element.scrollWidth} of ${element.clientWidth}`), width);
   assert.deepEqual(cut, [], "cut off on paper");
 }

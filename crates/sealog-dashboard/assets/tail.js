@@ -24,6 +24,9 @@ function begin() {
   const status = make("span", { className: "small muted" });
   status.setAttribute("role", "status");
   document.getElementById("tools").prepend(status, more, button);
+  // The head of a printed page names when the list was retrieved; these rows came later.
+  const retrieved = document.querySelector(".paper time");
+  const at = retrieved.textContent;
   let waiting = [];
   let arrived = 0;
   let shown = 0;
@@ -36,6 +39,7 @@ function begin() {
     more.hidden = true;
     while (rows.rows.length > LIMIT) rows.rows[rows.rows.length - 1].remove();
     document.dispatchEvent(new Event("sealog:rows"));
+    retrieved.textContent = `${at}, then by live tail,`;
     shown = arrived;
     say(`${arrived} new since you started.`);
   };

@@ -4,12 +4,12 @@ const KEY = "sealog.local-times";
 const isLocal = () => localStorage.getItem(KEY) === "1";
 const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
-function show() {
+function show(local = isLocal()) {
   for (const time of document.querySelectorAll("main time[datetime]")) {
     time.dataset.utc ??= time.textContent;
     const date = new Date(time.dateTime);
     if (Number.isNaN(date.getTime())) continue;
-    time.textContent = isLocal() ? format.format(date) : time.dataset.utc;
+    time.textContent = local ? format.format(date) : time.dataset.utc;
     time.title = time.dateTime;
   }
 }
@@ -32,4 +32,6 @@ if (zone) {
   label();
 }
 if (isLocal()) show();
+// Paper has UTC, as its heads say.
+for (const [event, local] of [["beforeprint", false], ["afterprint", true]]) addEventListener(event, () => { if (isLocal()) show(local); });
 for (const event of ["htmx:after:swap", "sealog:rows"]) document.addEventListener(event, () => { if (isLocal()) show(); });

@@ -9,6 +9,7 @@ use crate::cookies::Theme;
 use crate::front::Front;
 use crate::request::{Asked, Place};
 use crate::shortcuts;
+use crate::text::{moment, visible};
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -69,6 +70,8 @@ pub(crate) struct Shell<'a> {
     pub place: Option<Rail>,
     /// Single keys do something.
     pub has_shortcuts: bool,
+    /// When the page was made, for the head of each printed page.
+    pub now: String,
 }
 
 pub(crate) struct Rail {
@@ -122,6 +125,19 @@ pub(crate) enum Current {
 }
 
 impl<'a> Shell<'a> {
+    /// For the head of each printed page.
+    pub(crate) fn organisation(&self) -> String {
+        self.place.as_ref().map(|rail| visible(&rail.organisation)).unwrap_or_default()
+    }
+
+    /// `production, live`; of a page about the whole organisation, its projects.
+    pub(crate) fn scope(&self) -> String {
+        let Some(rail) = &self.place else { return String::new() };
+        let mode = rail.modes.iter().find(|mode| mode.is_current);
+        let mode = mode.map(|mode| format!(", {}", mode.label.to_lowercase())).unwrap_or_default();
+        format!("{}{mode}", visible(&rail.here))
+    }
+
     pub(crate) fn is_system(&self) -> bool {
         self.place.as_ref().is_some_and(|rail| rail.is_system)
     }
@@ -133,6 +149,7 @@ impl<'a> Shell<'a> {
             email: &asked.person().person.email,
             place: rail,
             has_shortcuts: shortcuts::are_on(&asked.headers),
+            now: moment(app.service.world.now_ms()),
         }
     }
 
@@ -244,6 +261,8 @@ fn rail(place: &Place, shown: Option<Current>, page: &str) -> Rail {
     });
     let mode = chain.as_ref().map_or(Mode::Live, |(_, mode)| *mode);
     let here = place.chain.as_ref().map(|(project, _)| project.name.clone());
+    let is_limited = place.membership.grants.projects.is_some();
+    let all = if is_limited { "Your projects" } else { "All projects" };
     Rail {
         organisation: place.tenant.name.clone(),
         role: place.role().rules().label,
@@ -261,7 +280,7 @@ fn rail(place: &Place, shown: Option<Current>, page: &str) -> Rail {
                 broken: 0,
             })
             .collect(),
-        here: here.unwrap_or_else(|| "All projects".into()),
+        here: here.unwrap_or_else(|| all.into()),
         pages,
         about: about.collect(),
         more,

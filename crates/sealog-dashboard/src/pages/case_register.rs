@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::response::Response;
-use sealog_cases::register::{CASES_MAX, COLUMNS, Figures, Register};
+use sealog_cases::register::{CASES_MAX, Figures, Register};
 use sealog_cases::words::Named;
 use sealog_service::records::system_chain::{Actor, Recorder, actions};
 use serde_json::json;
@@ -18,6 +18,21 @@ use crate::request::{Asked, html};
 use crate::text::number;
 use crate::views;
 
+/// Columns of the page: heading, which cell of the register's line, and which one below it. The file has a
+/// column for each.
+const SHOWN: [(&str, usize, Option<usize>); 10] = [
+    ("Case", 0, None),
+    ("Received", 1, Some(4)),
+    ("Request", 3, Some(2)),
+    ("Receipt confirmed", 5, None),
+    ("Due", 8, Some(6)),
+    ("Days paused", 7, None),
+    ("State", 9, None),
+    ("Answered", 10, Some(11)),
+    ("Basis of denial", 12, None),
+    ("Days used", 13, None),
+];
+
 /// Lines that the page shows; the file has all.
 const SHOWN_MAX: usize = 500;
 
@@ -29,7 +44,7 @@ struct Page<'a> {
     here: String,
     year: u16,
     years: [u16; 5],
-    columns: [&'static str; 14],
+    columns: [(&'static str, usize, Option<usize>); 10],
     rows: Vec<(String, [String; 14])>,
     is_cut: bool,
     /// Of all, and of each regime, in the order of the table's columns.
@@ -70,7 +85,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
         here: format!("{list}/register"),
         year: register.year,
         years: [0, 1, 2, 3, 4].map(|back| this_year.saturating_sub(back)),
-        columns: COLUMNS,
+        columns: SHOWN,
         rows: register.lines.iter().rev().take(SHOWN_MAX).map(row).collect(),
         is_cut: register.is_cut || register.lines.len() > SHOWN_MAX,
         figures: figures.collect(),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sealog_control::Role;
+use sealog_control::{Grants, Role};
 
 use crate::harness::*;
 use sealog_testing::doubtful::Doubt;
@@ -330,4 +330,37 @@ fn a_theme_is_chosen_by_a_form_and_stays() {
     let answer = browser.post("/app/theme", &[("theme", "\"><b>"), ("next", "//evil.example")]);
     assert_eq!(answer.location().as_deref(), Some("/app"));
     browser.get("/app/sign-in").shows("data-theme=\"system\"");
+}
+
+#[test]
+fn each_printed_page_names_whose_it_is_and_when_it_was_retrieved() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    stage.append(live(1), r#"{"action":"user.login"}"#);
+    let mut owner = stage.signed_in(1);
+    let name = format!("/app/o/{}/settings/name", tenant_id(1));
+    assert_eq!(owner.post(&name, &[("name", "<b>Acme\u{202e}</b>")]).status, 303);
+    let head = |page: &Response| {
+        let text = page.text().split("<div class=\"paper\">").nth(1).expect("a head");
+        text.split("</div>").next().unwrap().to_owned()
+    };
+    let retrieved = format!("by <bdi>{}</bdi>", email(1));
+    for (path, scope, filter) in [
+        (events_path(1), "Project of 1, live", "Filter: none"),
+        (events_path(1).replace("live", "test"), "Project of 1, test", "Filter: none"),
+        (format!("{}?q=-actor:%3Ci%3E", events_path(1)), "Project of 1, live", "-actor:&#60;i&#62;"),
+        (format!("/app/o/{}/cases/register?year=2026", tenant_id(1)), "All projects", "Received in 2026"),
+        (format!("/app/o/{}/keys", tenant_id(1)), "All projects", "UTC</time>"),
+    ] {
+        let found = head(&owner.get(&path));
+        for word in ["&#60;b&#62;Acme\\u{202e}&#60;/b&#62;", scope, filter, "UTC</time>", &retrieved] {
+            assert!(found.contains(word), "{path}: {word} in {found}");
+        }
+    }
+    // Who is limited to projects is not shown to have seen them all.
+    let grants = Grants { projects: Some(vec![project_id(1)]), from_ms: None, until_ms: None };
+    stage.member_with(2, 1, Role::PrivacyOfficer, grants, None);
+    let page = stage.signed_in(2).get(&format!("/app/o/{}/cases/register", tenant_id(1)));
+    assert!(head(&page).contains("Your projects"), "{}", head(&page));
 }
