@@ -16,7 +16,7 @@ const LINES: [(&str, usize); 18] = [
     ("sealog-client", 600),
     ("sealog-control", 8_900),
     ("sealog-core", 3_600),
-    ("sealog-dashboard", 15_300),
+    ("sealog-dashboard", 15_500),
     ("sealog-docs", 1_200),
     ("sealog-engine", 500),
     ("sealog-formats", 1_400),
