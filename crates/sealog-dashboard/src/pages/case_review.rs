@@ -91,7 +91,6 @@ struct Row {
     full_time: String,
     action: String,
     found: String,
-    flags: u64,
     decision: Badge,
     reason: Option<String>,
     is_current: bool,
@@ -174,6 +173,7 @@ fn parse_event(text: &str) -> Option<(ProjectId, u64, Option<u64>)> {
 
 fn badge(found: &FoundEvent) -> Badge {
     let (class, label) = match (found.decision, &found.masks) {
+        (None, _) if found.new.flags > 0 => ("warn", "To read".to_owned()),
         (None, _) => ("accent", "To decide".to_owned()),
         (Some(Decision::Exclude), _) => ("", "Excluded".to_owned()),
         (Some(Decision::Include), None) => ("ok", "Included".to_owned()),
@@ -379,7 +379,6 @@ impl<'a> Page<'a> {
                 full_time: moment(new.timestamp_ms),
                 action: visible(&new.action),
                 found: kinds_for_reviewer(new.found),
-                flags: new.flags,
                 decision: badge(found),
                 reason: found.reason.as_deref().map(visible),
                 is_current: is_current(found),
