@@ -11,8 +11,8 @@ const PHONE = 375;
 const TARGET = 43.5;
 /// A4 without the margins of the stylesheet, in pixels of 1/96 inch.
 const PAPER = 673;
-/// The same where the stylesheet turns the sheet.
-const WIDE_PAPER = 1000;
+/// The same where the stylesheet turns the sheet, of the letter format, which is the shorter one.
+const WIDE_PAPER = 979;
 
 /// `open` goes to a page as somebody, and says what is wrong with the answer.
 export function walk(entries, { browser, title, open }) {
