@@ -2,7 +2,6 @@
 //! the head in the manifest, on all cores. Nothing is restored for it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 
 use sealog_core::audit::NotedHead;
 use sealog_core::chain::Head;
@@ -15,7 +14,6 @@ use super::cores::on_all_cores;
 use super::manifest::{LogText, Manifest, SegmentText, dropped_name};
 use super::place::{Place, segment_name};
 use super::progress::Progress;
-use super::target::digest;
 
 /// What is in a backup, and what is wrong with it.
 #[derive(Debug, Default)]
@@ -75,12 +73,7 @@ pub(super) fn check(
     for file in &manifest.files {
         checked.files += 1;
         checked.bytes += file.bytes;
-        let path = place.file_path(&file.sha256);
-        match File::open(&path).and_then(digest) {
-            Ok((bytes, sha256)) if bytes == file.bytes && sha256 == file.sha256 => {}
-            Ok(_) => checked.changed.push(format!("{} ({}): checksum mismatch", path.display(), file.name)),
-            Err(error) => checked.changed.push(format!("{} ({}): {error}", path.display(), file.name)),
-        }
+        checked.changed.extend(place.read_file(file).err());
         progress.add(file.bytes);
     }
     for mode in Mode::ALL {
@@ -88,7 +81,7 @@ pub(super) fn check(
         let dropped = match manifest.file(&dropped_name(&log.mode)) {
             None => BTreeMap::new(),
             Some(file) => {
-                let read = std::fs::read(place.file_path(&file.sha256)).ok();
+                let read = place.read_file(file).ok();
                 match read.as_deref().and_then(read_dropped) {
                     Some((_, anchors)) => anchors,
                     None => {

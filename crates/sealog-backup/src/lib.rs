@@ -19,8 +19,10 @@ mod make;
 mod manifest;
 mod moment;
 mod old_data;
+mod pieces;
 mod place;
 mod progress;
+mod prune;
 mod record;
 mod remote;
 mod replica;
@@ -57,13 +59,14 @@ pub use shared::unopened;
 
 pub fn command() -> Command {
     Command::new("backup")
-        .about("Create, list and verify backups")
+        .about("Create, list, verify and prune backups")
         .after_help(EXIT_CODES)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(create::command())
         .subcommand(list::command())
         .subcommand(verify::command())
+        .subcommand(prune::command())
         .subcommand(heads::command())
 }
 
@@ -73,6 +76,7 @@ pub fn run(name: &str, matches: &ArgMatches) -> Option<Result<ExitCode, Failure>
     Some(match (name, matches.subcommand()) {
         ("backup", Some(("list", matches))) => list::run(matches),
         ("backup", Some(("verify", matches))) => verify::run(matches),
+        ("backup", Some(("prune", matches))) => prune::run(matches),
         ("restore", None) => restore::run(matches),
         ("replicate", _) => replicate::run(matches),
         ("copy", _) => copy::run(matches),

@@ -8,7 +8,7 @@ use sealog_core::id::{ChainId, Mode};
 use sealog_store::embedded::backup::{Header, SegmentContents, Walk, Wanted};
 
 use super::head_text;
-use super::manifest::{FileText, LogText, Manifest, SegmentText, dropped_name};
+use super::manifest::{LogText, Manifest, SegmentText, dropped_name};
 use super::moment::{LogMoment, Moment};
 use super::progress::Progress;
 use super::source::{Source, Unread};
@@ -52,8 +52,7 @@ pub(super) fn make(
         }
     }
     for (name, content) in files {
-        let sha256 = target.file(&content).map_err(Unread::Failed)?;
-        made.manifest.files.push(FileText { name, bytes: content.len() as u64, sha256 });
+        made.manifest.files.push(target.file(name, &content).map_err(Unread::Failed)?);
     }
     target.finish(&made.manifest).map_err(Unread::Failed)?;
     Ok(made)

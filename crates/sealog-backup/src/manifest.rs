@@ -15,7 +15,10 @@ use super::head_text::{self, HeadText};
 use super::moment::{LogMoment, Moment};
 use super::unhex::unhex;
 
+/// Of a directory, and of manifests whose files are whole.
 pub(super) const FORMAT: &str = "sealog backup 1";
+/// Of manifests whose files may be cut into pieces.
+const WITH_PIECES: &str = "sealog backup 2";
 pub(super) const EMBEDDED: &str = "embedded";
 pub(super) const POSTGRESQL: &str = "postgresql";
 /// Files beside the logs: control data, and the secret of the indexes.
@@ -85,8 +88,26 @@ pub(super) struct FileText {
     /// Its path in the data directory.
     pub name: String,
     pub bytes: u64,
+    /// Also its name in the backup, unless it has pieces.
+    pub sha256: String,
+    /// Of a large file, in their order: backups share those that did not change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pieces: Vec<PieceText>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PieceText {
+    pub bytes: u64,
     /// Also its name in the backup.
     pub sha256: String,
+}
+
+impl FileText {
+    /// The names in the backup of everything that it consists of.
+    pub(super) fn stored(&self) -> impl Iterator<Item = &str> {
+        let whole = self.pieces.is_empty().then_some(self.sha256.as_str());
+        whole.into_iter().chain(self.pieces.iter().map(|piece| piece.sha256.as_str()))
+    }
 }
 
 impl LogText {
@@ -123,7 +144,7 @@ impl Manifest {
         refuse_other_store(known, &store.id)?;
         let number = known.iter().map(|manifest| manifest.number).max().unwrap_or(0) + 1;
         Ok(Manifest {
-            format: FORMAT.into(),
+            format: WITH_PIECES.into(),
             id: name(number, now_ms),
             number,
             made_at: iso_ms(now_ms),
@@ -169,9 +190,9 @@ impl Manifest {
             format: String,
         }
         let version: Version = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if version.format != FORMAT {
+        if ![FORMAT, WITH_PIECES].contains(&version.format.as_str()) {
             return Err(format!(
-                "it has the format “{}”, but this program reads “{FORMAT}”; use the version that wrote it",
+                "it has the format “{}”, but this program reads “{FORMAT}” and “{WITH_PIECES}”; use the version that wrote it",
                 version.format
             ));
         }
@@ -206,10 +227,14 @@ impl Manifest {
                 before = *number;
             }
         }
-        for FileText { name, bytes, sha256 } in &self.files {
+        for FileText { name, bytes, sha256, pieces } in &self.files {
             let is_known =
                 [CONTROL, INDEX_SALT].contains(&name.as_str()) || *name == dropped_name(Mode::Test.as_str());
-            if !is_known || !names.insert(name.as_str()) || !is_digest(sha256) || *bytes > FILE_BYTES_MAX {
+            let are_whole = pieces.is_empty()
+                || pieces.iter().all(|piece| is_digest(&piece.sha256))
+                    && sum(pieces.iter().map(|piece| piece.bytes)) == *bytes;
+            let is_possible = are_whole && is_digest(sha256) && *bytes <= FILE_BYTES_MAX;
+            if !is_known || !names.insert(name.as_str()) || !is_possible {
                 return Some(format!("it has a file {name:?} {sha256:?} with {bytes} bytes"));
             }
         }
@@ -283,6 +308,10 @@ pub(super) fn refuse_other_store(known: &[Manifest], id: &str) -> Result<(), Str
 mod tests {
     use super::*;
 
+    fn piece(bytes: u64, byte: u8) -> PieceText {
+        PieceText { bytes, sha256: hex::encode([byte; DIGEST_BYTES]) }
+    }
+
     fn sound() -> Manifest {
         let store = StoreText { kind: EMBEDDED.into(), format: "f".into(), id: "00".into() };
         let mut manifest = Manifest::after(&[], store, 1).unwrap();
@@ -302,14 +331,20 @@ mod tests {
             missing: vec![2],
         });
         for name in [CONTROL, INDEX_SALT, "test/dropped"] {
-            manifest.files.push(FileText { name: name.into(), bytes: 3, sha256: sha256.clone() });
+            let (name, sha256) = (name.into(), sha256.clone());
+            manifest.files.push(FileText { name, bytes: 3, sha256, pieces: Vec::new() });
         }
+        let pieces = [(1, 7), (2, 8)].map(|(bytes, byte)| piece(bytes, byte));
+        manifest.files[0].pieces = pieces.into();
         manifest
     }
 
     #[test]
     fn a_manifest_whose_names_lead_elsewhere_or_whose_numbers_lie_is_refused_though_its_digest_is_right() {
-        let changes: [fn(&mut Manifest); 17] = [
+        let changes: [fn(&mut Manifest); 20] = [
+            |manifest| manifest.files[0].pieces[1].sha256 = "../backups/000001".into(),
+            |manifest| manifest.files[0].pieces[1].bytes = 3,
+            |manifest| manifest.files[0].pieces[1].bytes = u64::MAX,
             |manifest| manifest.files[0].name = "../../etc/cron.d/job".into(),
             |manifest| manifest.files[0].name = "/etc/cron.d/job".into(),
             |manifest| manifest.files[0].name = "live/00000001.log".into(),

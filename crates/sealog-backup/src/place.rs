@@ -7,9 +7,11 @@
 //! live/00000001-SALT.log           segments, shared by all backups that have them. They only grow, behind
 //!                                  what any manifest names
 //! test/00000001-SALT.log
-//! files/SHA256                     control data and other files, by their digest
+//! files/SHA256                     control data and other files, or pieces of them, by their digest
+//! VERIFIED                         the newest backup that `sealog backup verify` found whole
 //! ```
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -18,9 +20,10 @@ use std::path::{Path, PathBuf};
 use sealog_cli::exit::{Exit, Failure};
 use sealog_cli::files::{is_unfinished, make_dir, make_dir_durably, remove_unfinished, sync_dir, write_new};
 use sealog_store::embedded::backup::{SegmentContents, Walk, Wanted};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::manifest::{FORMAT, Manifest, SegmentText, number_of};
+use super::manifest::{FORMAT, FileText, Manifest, SegmentText, number_of};
 
 #[derive(Debug)]
 pub(super) struct Place {
@@ -32,10 +35,21 @@ pub(super) struct Place {
 /// Marks the directory of a replica.
 pub(super) const REPLICA: &str = "REPLICA";
 
+const VERIFIED: &str = "VERIFIED";
+
+/// The newest backup that was found whole.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Verified {
+    pub id: String,
+    /// Of the file, so that a backup that took its name is not taken for it.
+    manifest_sha256: String,
+    pub verified_at_ms: u64,
+}
+
 /// Who writes to a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keeper {
-    /// Adds backups, and removes none.
+    /// Adds backups, or removes those that no rule keeps.
     Backups,
     /// Keeps the newest alone.
     Replica,
@@ -101,7 +115,10 @@ impl Place {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let busy = format!("{}: another backup is in progress here; wait for it", path.display());
+                let busy = format!(
+                    "{}: another backup is in progress here, or a prune; wait for it",
+                    path.display()
+                );
                 return Err(Failure::new(Exit::Unavailable, busy));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -187,7 +204,7 @@ impl Place {
 
     /// The manifest of a backup as it is in its file, for whoever checks a signature over it.
     pub(super) fn manifest_bytes(&self, id: &str) -> Result<Vec<u8>, String> {
-        let path = self.path.join("backups").join(format!("{id}.json"));
+        let path = self.manifest_path(id);
         fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))
     }
 
@@ -251,16 +268,90 @@ impl Place {
         self.path.join("files").join("control.db.tmp")
     }
 
-    /// Keeps a small file under its digest. Whether it was new.
-    pub(super) fn put_file(&self, content: &[u8]) -> Result<(String, bool), String> {
-        let sha256 = hex::encode(Sha256::digest(content));
-        let path = self.file_path(&sha256);
+    /// Keeps a small file, or a piece of a large one, under its digest.
+    pub(super) fn put_piece(&self, content: &[u8], sha256: &str) -> Result<(), String> {
+        let path = self.file_path(sha256);
         // One that was damaged since is replaced: it is what its name says.
         if fs::read(&path).is_ok_and(|there| there == content) {
-            return Ok((sha256, false));
+            return Ok(());
         }
-        write_new(&path, content).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok((sha256, true))
+        write_new(&path, content).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// A file as it was backed up, or what is wrong with it.
+    pub(super) fn read_file(&self, file: &FileText) -> Result<Vec<u8>, String> {
+        let mut content = Vec::new();
+        for sha256 in file.stored() {
+            let path = self.file_path(sha256);
+            let part =
+                fs::read(&path).map_err(|error| format!("{} ({}): {error}", path.display(), file.name))?;
+            if hex::encode(Sha256::digest(&part)) != sha256 {
+                return Err(format!("{} ({}): checksum mismatch", path.display(), file.name));
+            }
+            content.extend_from_slice(&part);
+        }
+        let is_whole = file.pieces.is_empty() || hex::encode(Sha256::digest(&content)) == file.sha256;
+        match is_whole && content.len() as u64 == file.bytes {
+            true => Ok(content),
+            false => Err(format!("{}: its pieces are not those of the file", file.name)),
+        }
+    }
+
+    /// Every file that these backups consist of, but for their manifests.
+    pub(super) fn named<'a>(&self, backups: impl IntoIterator<Item = &'a Manifest>) -> BTreeSet<PathBuf> {
+        let mut named = BTreeSet::new();
+        for manifest in backups {
+            named.extend(manifest.files.iter().flat_map(FileText::stored).map(|name| self.file_path(name)));
+            for log in &manifest.logs {
+                let path =
+                    |segment: &SegmentText| self.segment_path(&log.mode, segment.number, &segment.salt);
+                named.extend(log.segments.iter().map(path));
+            }
+        }
+        named
+    }
+
+    /// Every file that none of these backups has any use for: those of removed backups, and of interrupted
+    /// ones.
+    pub(super) fn unnamed<'a>(
+        &self,
+        backups: impl IntoIterator<Item = &'a Manifest>,
+    ) -> io::Result<Vec<PathBuf>> {
+        let (named, mut unnamed) = (self.named(backups), Vec::new());
+        for dir in ["files", "live", "test"] {
+            for entry in fs::read_dir(self.path.join(dir))? {
+                let path = entry?.path();
+                if !named.contains(&path) {
+                    unnamed.push(path);
+                }
+            }
+        }
+        unnamed.sort();
+        Ok(unnamed)
+    }
+
+    /// Makes the removal of manifests durable.
+    pub(super) fn sync_manifests(&self) -> io::Result<()> {
+        sync_dir(&self.path.join("backups"))
+    }
+
+    /// Which backup was last found whole, and when. Nothing if that backup is not there any more.
+    pub(super) fn verified(&self) -> Option<Verified> {
+        let verified: Verified = serde_json::from_slice(&fs::read(self.path.join(VERIFIED)).ok()?).ok()?;
+        let manifest = self.manifest_bytes(&verified.id).ok()?;
+        (hex::encode(Sha256::digest(manifest)) == verified.manifest_sha256).then_some(verified)
+    }
+
+    /// Records that a backup was found whole, unless a newer one was.
+    pub(super) fn note_verified(&self, manifest: &Manifest, now_ms: u64) -> Result<(), String> {
+        if self.verified().is_some_and(|verified| number_of(&verified.id) > manifest.number) {
+            return Ok(());
+        }
+        let manifest_sha256 = hex::encode(Sha256::digest(self.manifest_bytes(&manifest.id)?));
+        let verified = Verified { id: manifest.id.clone(), manifest_sha256, verified_at_ms: now_ms };
+        let path = self.path.join(VERIFIED);
+        let bytes = serde_json::to_vec(&verified).expect("texts and a number");
+        write_new(&path, &bytes).map_err(|error| format!("{}: {error}", path.display()))
     }
 
     /// Last, and only when everything else is durable: from here on it is a backup.
@@ -269,13 +360,13 @@ impl Place {
             let dir = self.path.join(dir);
             sync_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         }
-        let path = self.path.join("backups").join(format!("{}.json", manifest.id));
+        let path = self.manifest_path(&manifest.id);
         write_new(&path, &manifest.encode()).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Takes a backup out of the list. What it alone had stays until somebody removes it.
-    pub(super) fn remove_manifest(&self, id: &str) -> io::Result<()> {
-        fs::remove_file(self.path.join("backups").join(format!("{id}.json")))
+    /// Without this file the backup is not in the list. What it alone had stays until a sweep.
+    pub(super) fn manifest_path(&self, id: &str) -> PathBuf {
+        self.path.join("backups").join(format!("{id}.json"))
     }
 }
 

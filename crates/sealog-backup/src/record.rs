@@ -23,6 +23,8 @@ pub(super) struct Restored<'a> {
     pub made_at: &'a str,
     pub reason: Option<&'a str>,
     pub lost: &'a [Behind],
+    /// Events of any tenant may be lost that nothing here names.
+    pub concerns_all: bool,
     /// Of the old log, behind the end of the backup.
     pub recovered_events: u64,
 }
@@ -48,7 +50,7 @@ pub(super) async fn add_records(control: &Control, restored: &Restored<'_>) -> R
 }
 
 fn record(recorder: &Recorder, tenant_id: TenantId, restored: &Restored<'_>) -> NewRecord {
-    let Restored { backup, made_at, reason, lost, recovered_events } = restored;
+    let Restored { backup, made_at, reason, lost, concerns_all, recovered_events } = restored;
     let concerns = |behind: &&Behind| behind.chain.is_none_or(|chain| chain.tenant_id == tenant_id);
     let of_tenant: Vec<&Behind> = lost.iter().filter(concerns).collect();
     // Several events of one chain may be missing, each known by something else.
@@ -62,6 +64,9 @@ fn record(recorder: &Recorder, tenant_id: TenantId, restored: &Restored<'_>) -> 
     }
     if !of_tenant.is_empty() {
         metadata["rolled_back"] = of_tenant.iter().take(CHAINS_MAX).map(|behind| told(behind)).collect();
+    }
+    // What an operator writes about one tenant's loss is not for the others.
+    if !of_tenant.is_empty() || *concerns_all {
         metadata["reason"] = json!(reason);
     }
     recorder.record(&actions::STORE_RESTORED, &format!("backup/{backup}"), metadata)

@@ -9,7 +9,7 @@
 //! ```
 //! A kill before t3 leaves the copy as it was at t0, with bytes behind its end that are written over.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
@@ -22,6 +22,7 @@ use sha2::{Digest, Sha256};
 use super::head_text;
 use super::manifest::{CONTROL, FileText, INDEX_SALT, LogText, Manifest, SegmentText, dropped_name};
 use super::moment::{LogMoment, SegmentMoment};
+use super::pieces::keep_file;
 use super::place::{Place, segment_name};
 use super::remote::{Remote, RemoteMoment};
 use super::stopped::Stopped;
@@ -157,8 +158,8 @@ impl Replica {
     }
 
     fn put(&self, name: &str, content: &[u8]) -> Result<FileText, Stopped> {
-        let (sha256, _) = self.place.put_file(content).map_err(Stopped::Refused)?;
-        Ok(FileText { name: name.to_owned(), bytes: content.len() as u64, sha256 })
+        keep_file(name.to_owned(), content, |piece, sha256| self.place.put_piece(piece, sha256))
+            .map_err(Stopped::Refused)
     }
 
     /// What the copy has of a log.
@@ -336,25 +337,10 @@ impl Replica {
     fn sweep(&self) {
         let (Some(manifest), Some(_lock)) = (&self.manifest, self.place.without_readers()) else { return };
         for found in self.place.list().into_iter().flatten().filter(|found| found.id != manifest.id) {
-            let _ = self.place.remove_manifest(&found.id);
+            let _ = fs::remove_file(self.place.manifest_path(&found.id));
         }
-        let files: BTreeSet<&str> = manifest.files.iter().map(|file| file.sha256.as_str()).collect();
-        let path = |log: &LogText, segment: &SegmentText| {
-            self.place.segment_path(&log.mode, segment.number, &segment.salt)
-        };
-        let segments: BTreeSet<_> = manifest
-            .logs
-            .iter()
-            .flat_map(|log| log.segments.iter().map(move |segment| path(log, segment)))
-            .collect();
-        for dir in ["files", "live", "test"] {
-            for entry in fs::read_dir(self.place.path().join(dir)).into_iter().flatten().flatten() {
-                let is_used = segments.contains(&entry.path())
-                    || files.contains(entry.file_name().to_string_lossy().as_ref());
-                if !is_used {
-                    let _ = fs::remove_file(entry.path());
-                }
-            }
+        for path in self.place.unnamed([manifest]).into_iter().flatten() {
+            let _ = fs::remove_file(path);
         }
     }
 }

@@ -35,7 +35,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::check::{Checked, check};
-use super::manifest::{CONTROL, EMBEDDED, LogText, Manifest, SegmentText, dropped_name};
+use super::manifest::{CONTROL, EMBEDDED, FileText, LogText, Manifest, SegmentText, dropped_name};
 use super::place::Place;
 use super::progress::Progress;
 use super::record::{Restored, add_records};
@@ -49,6 +49,10 @@ use super::{restore_check, stream};
 
 /// Where a stream is unpacked.
 const SPOOL: &str = "restore.tmp";
+/// Indexes and counts, which a restore builds, are at most this part of the events.
+const INDEX_PART: u64 = 4;
+/// The room that a server keeps for changes of access and needs to accept events.
+const SPARE: u64 = 16 << 20;
 /// Heads that are shown of those that a restore would end behind.
 const SHOWN_MAX: usize = 20;
 
@@ -61,8 +65,8 @@ pub fn command() -> Command {
              that is not empty. It also refuses a backup that is missing acknowledged events. Evidence of \
              these is a newer backup in the same directory, a receipt (--receipt), the log and high-water \
              mark of an old data directory (--old-data), or a mark that is still in the target. \
-             --accept-rollback restores the backup anyway; each chain then records its lost events \
-             (sealog.loss_accepted). The next start of the server records every restore in the system chains \
+             --accept-rollback restores the backup anyway; each chain then records its lost events and your \
+             --reason (sealog.loss_accepted). The next start of the server records every restore in the system chains \
              of all tenants (sealog.store_restored).\n\n\
              If the old data directory still has its log, --recover-tail imports the events after the end of \
              the backup, with their idempotency keys, and the control data beside it. It verifies every \
@@ -201,6 +205,8 @@ struct Reached<'a> {
     heads: BTreeMap<ChainId, Head>,
     lost: &'a [Behind],
     recovered: Option<&'a Recovered>,
+    /// A newer backup cannot be read, and may have had more.
+    is_unread: bool,
 }
 
 struct Refused {
@@ -245,10 +251,12 @@ impl Restore {
         }
         let lost = known.behind(&heads, &found, &checked.dropped);
         self.refuse_rollback(&manifest, &lost)?;
+        self.refuse_full(&manifest, tail.as_ref())?;
         let recovered = tail.as_ref().map(|tail| self.recover_control(&manifest, tail)).transpose()?;
         let begun = |failure: Failure| Refused { failure, is_begun: true };
         self.copy(&manifest, tail.as_ref(), recovered.as_ref()).map_err(begun)?;
-        let reached = Reached { heads, lost: &lost, recovered: recovered.as_ref() };
+        let (recovered_ref, is_unread) = (recovered.as_ref(), !unread.is_empty());
+        let reached = Reached { heads, lost: &lost, recovered: recovered_ref, is_unread };
         self.finish(&manifest, tail.as_ref(), &reached).map_err(Failure::from).map_err(begun)?;
         Ok(Done { manifest, events, lost, recovered })
     }
@@ -286,7 +294,7 @@ impl Restore {
         for newer in unread {
             problem += &format!("\n  {newer}");
         }
-        problem += "\nRestore the manifests from another copy of the directory. If there is none, give --accept-rollback to continue without them";
+        problem += "\nRestore the manifests from another copy of the directory. If there is none, give --accept-rollback and --reason to continue without them";
         Err(problem.into())
     }
 
@@ -307,7 +315,22 @@ impl Restore {
         if self.recover_from.is_none() {
             problem += "\nIf the old data directory still has its log, import these events with --recover-tail and --old-data.";
         }
-        problem += "\nFind a newer backup or another copy of the events. If they are lost for good, give --accept-rollback to continue without them; the chains then record the loss";
+        problem += "\nFind a newer backup or another copy of the events. If they are lost for good, give --accept-rollback and --reason to continue without them; the chains then record the loss";
+        Err(problem.into())
+    }
+
+    /// A restore that would fill the disk is not begun.
+    fn refuse_full(&self, manifest: &Manifest, tail: Option<&Tail>) -> Result<(), Refused> {
+        let events = manifest.bytes().saturating_add(tail.map_or(0, Tail::bytes));
+        let needed = events.saturating_add(events / INDEX_PART).saturating_add(SPARE);
+        let free = RealDisk.free_bytes(&self.to).map_err(|error| Failure::of_path(&self.to, &error))?;
+        if free >= needed {
+            return Ok(());
+        }
+        let problem = format!(
+            "{}: the restore needs {needed} bytes, but {free} bytes are free; the target is unchanged. Make room, or give a directory on another disk",
+            self.to.display()
+        );
         Err(problem.into())
     }
 
@@ -315,9 +338,7 @@ impl Restore {
     /// only there, and the tail has their events.
     fn recover_control(&self, manifest: &Manifest, tail: &Tail) -> Result<Recovered, Refused> {
         let copied = tail.copy_control(&self.to, &self.to.join(CONTROL));
-        let backed_up = manifest.file(CONTROL).map(|file| self.place.file_path(&file.sha256));
-        let in_backup = backed_up.map_or_else(|| Ok(BTreeSet::new()), |path| names_of_copy(&path));
-        let in_backup = in_backup.map_err(|error| error.to_string())?;
+        let in_backup = manifest.file(CONTROL).map_or(Ok(BTreeSet::new()), |file| self.names_in(file))?;
         match copied {
             Ok(()) => {
                 let names = names_of_copy(&self.to.join(CONTROL)).map_err(|error| error.to_string())?;
@@ -340,10 +361,22 @@ impl Restore {
                         "\n  {project} has events in the old log, but the backup does not contain it"
                     );
                 }
-                problem += "\nGive --accept-rollback to continue with the control data of the backup";
+                problem +=
+                    "\nGive --accept-rollback and --reason to continue with the control data of the backup";
                 Err(problem.into())
             }
         }
+    }
+
+    /// Projects and keys of control data that was backed up. It may be in pieces, so it is put together
+    /// beside the old one.
+    fn names_in(&self, control: &FileText) -> Result<BTreeSet<String>, String> {
+        let path = self.to.join(OLD_CONTROL).join("backup.db");
+        let content = self.place.read_file(control)?;
+        make_dir(&self.to.join(OLD_CONTROL))
+            .and_then(|()| create_file(&path)?.write_all(&content))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        names_of_copy(&path).map_err(|error| error.to_string())
     }
 
     /// Everything but what follows from opening it.
@@ -383,8 +416,8 @@ impl Restore {
                     .any(|mode| name == dropped_name(mode.as_str()) && self.to.join(name).exists())
         };
         for file in manifest.files.iter().filter(|file| !is_there(&file.name)) {
-            let content = fs::read(self.place.file_path(&file.sha256)).map_err(failed)?;
-            check_digest(&file.name, &content, &file.sha256)?;
+            // It was verified, and may have been changed since.
+            let content = self.place.read_file(file).map_err(|wrong| Failure::new(Exit::Broken, wrong))?;
             write_new(&self.to.join(&file.name), &content).map_err(failed)?;
             progress.add(file.bytes);
         }
@@ -476,7 +509,7 @@ impl Restore {
         reached: &Reached<'_>,
         accepted: &BTreeMap<ChainId, Head>,
     ) -> Result<(), String> {
-        let Reached { heads, lost, recovered } = reached;
+        let Reached { heads, lost, recovered, is_unread } = reached;
         let restored: BTreeMap<ChainId, Head> =
             store.heads().await.map_err(|error| error.to_string())?.into_iter().collect();
         let other = heads.iter().find(|(chain, head)| restored.get(chain) != Some(head));
@@ -487,21 +520,16 @@ impl Restore {
                 head.chain_seq
             ));
         }
-        let reason = self
-            .reason
-            .clone()
-            .unwrap_or_else(|| format!("restored from backup {} of {}", manifest.id, manifest.made_at));
         for chain in accepted.keys() {
-            store
-                .accept_loss(*chain, reason.clone())
-                .await
-                .map_err(|error| format!("chain {chain}: {error}"))?;
+            let reason = self.reason.clone().ok_or("a rollback needs a reason")?;
+            store.accept_loss(*chain, reason).await.map_err(|error| format!("chain {chain}: {error}"))?;
         }
         let record = Restored {
             backup: &manifest.id,
             made_at: &manifest.made_at,
-            reason: Some(&reason),
+            reason: self.reason.as_deref(),
             lost,
+            concerns_all: *is_unread || recovered.is_some_and(|recovered| !recovered.has_control_data),
             recovered_events: recovered.map_or(0, |recovered| recovered.events),
         };
         add_records(control, &record).await?;
@@ -523,11 +551,4 @@ impl Restore {
         fs::remove_file(restoring_mark::path(&self.to))?;
         sync_dir(&self.to)
     }
-}
-
-fn check_digest(name: &str, content: &[u8], sha256: &str) -> Result<(), Failure> {
-    if hex::encode(Sha256::digest(content)) == sha256 {
-        return Ok(());
-    }
-    Err(changed(&name))
 }

@@ -82,7 +82,7 @@ pub fn run(matches: &ArgMatches, store: &StorePlace, data_dir: &Path) -> Result<
             );
         } else if !lost.is_empty() && !accepted {
             println!(
-                "These chains reject events until the loss is accepted: restore the events, or run this with --accept-rollback"
+                "These chains reject events until the loss is accepted: restore the events, or run this with --accept-rollback and --reason"
             );
         }
     }
@@ -132,8 +132,7 @@ async fn compare(opened: &Opened, matches: &ArgMatches, known: &mut Known) -> Re
             Some(manifest) => (manifest.id.clone(), manifest.made_at.clone()),
             None => ("database".to_owned(), now),
         };
-        let given = matches.get_one::<String>("reason").cloned();
-        let reason = given.unwrap_or_else(|| "the database was restored to an earlier point".to_owned());
+        let reason = matches.get_one::<String>("reason").cloned().expect("clap asks for it");
         let named: BTreeSet<ChainId> = lost.iter().filter_map(|behind| behind.chain).collect();
         for (chain, _) in store.losses().await.map_err(text)? {
             if !named.contains(&chain) {
@@ -145,7 +144,8 @@ async fn compare(opened: &Opened, matches: &ArgMatches, known: &mut Known) -> Re
                 .map_err(|error| format!("chain {chain}: {error}"))?;
         }
         let (backup, made_at, reason) = (&*backup, &*made_at, Some(&*reason));
-        let record = Restored { backup, made_at, reason, lost: &lost, recovered_events: 0 };
+        let record =
+            Restored { backup, made_at, reason, lost: &lost, concerns_all: false, recovered_events: 0 };
         add_records(opened.control(), &record).await?;
         // Control data and log may be of two moments: what differs now is not what somebody edits later.
         queue_baseline(opened.control(), &SystemWorld).await.map_err(|error| error.to_string())?;

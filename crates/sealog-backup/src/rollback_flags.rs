@@ -12,9 +12,16 @@ pub(super) fn rollback_args() -> [Arg; 4] {
     [
         Arg::new("receipt").long("receipt").value_name("FILE").action(ArgAction::Append).help("Require these events: responses of POST /v1/events with log_id, chain_seq and hash, or events, one JSON object per line"),
         Arg::new("old-data").long("old-data").value_name("DIR").action(ArgAction::Append).help("Old data directory: compare with its log and high-water mark; repeat for each server"),
-        Arg::new("accept-rollback").long("accept-rollback").action(ArgAction::SetTrue).help("Continue although acknowledged events are lost; their chains record the loss"),
-        Arg::new("reason").long("reason").value_name("TEXT").requires("accept-rollback").help("Why you accept the rollback; sealed into the chains"),
+        Arg::new("accept-rollback").long("accept-rollback").action(ArgAction::SetTrue).requires("reason").help("Continue although acknowledged events are lost; their chains record the loss"),
+        Arg::new("reason").long("reason").value_name("TEXT").requires("accept-rollback").value_parser(reason).help("Why you accept the rollback; sealed into the chains"),
     ]
+}
+
+fn reason(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("say why you accept the rollback; it is sealed into the chains".into()),
+        reason => Ok(reason.to_owned()),
+    }
 }
 
 /// What the command line says was there.

@@ -252,6 +252,11 @@ impl Tail {
         Some(log.cut.filter(|(of, _)| *of == number).map_or(bytes, |(_, end)| end))
     }
 
+    /// What it adds to the backup.
+    pub(super) fn bytes(&self) -> u64 {
+        self.logs.values().flat_map(|log| &log.pieces).map(|piece| piece.to - piece.from).sum()
+    }
+
     /// Where a log ends with it: commit, segment and offset. Nothing where it adds nothing.
     pub(super) fn end(&self, mode: Mode) -> Option<(u64, u64, u64)> {
         let log = self.logs.get(&mode)?;

@@ -1,6 +1,6 @@
 //! Where a backup goes: a directory, or a stream.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,9 @@ use sealog_cli::files::write_new_by;
 use sealog_store::cpu::thread_waited;
 use sha2::{Digest, Sha256};
 
-use super::manifest::{FORMAT, Manifest, SegmentText};
+use super::manifest::{FORMAT, FileText, Manifest, SegmentText};
 use super::moment::SegmentMoment;
+use super::pieces::keep_file;
 use super::place::{Place, segment_name};
 use super::source::{Source, Unread};
 use super::stream::TarWriter;
@@ -42,8 +43,13 @@ pub(super) trait Target {
         look: bool,
     ) -> Result<Kept, Unread>;
 
-    /// Its digest.
-    fn file(&mut self, content: &[u8]) -> Result<String, String>;
+    /// Keeps a piece of a file under its digest.
+    fn piece(&mut self, content: &[u8], sha256: &str) -> Result<(), String>;
+
+    /// Keeps a file, a large one in pieces.
+    fn file(&mut self, name: String, content: &[u8]) -> Result<FileText, String> {
+        keep_file(name, content, |piece, sha256| self.piece(piece, sha256))
+    }
 
     fn finish(&mut self, manifest: &Manifest) -> Result<(), String>;
 }
@@ -196,8 +202,8 @@ impl Target for IntoPlace<'_> {
         Ok(Kept { sha256: self.pace.sha256(&content), copied_bytes, content: Some(content) })
     }
 
-    fn file(&mut self, content: &[u8]) -> Result<String, String> {
-        self.place.put_file(content).map(|(sha256, _)| sha256)
+    fn piece(&mut self, content: &[u8], sha256: &str) -> Result<(), String> {
+        self.place.put_piece(content, sha256)
     }
 
     fn finish(&mut self, manifest: &Manifest) -> Result<(), String> {
@@ -242,30 +248,14 @@ impl<W: Write> Target for IntoStream<W> {
         Ok(Kept { sha256, copied_bytes: segment.bytes, content: Some(content) })
     }
 
-    fn file(&mut self, content: &[u8]) -> Result<String, String> {
-        let sha256 = hex::encode(Sha256::digest(content));
-        self.tar.file(&format!("files/{sha256}"), content).map_err(|error| unwritten(&error))?;
-        Ok(sha256)
+    fn piece(&mut self, content: &[u8], sha256: &str) -> Result<(), String> {
+        self.tar.file(&format!("files/{sha256}"), content).map_err(|error| unwritten(&error))
     }
 
     fn finish(&mut self, manifest: &Manifest) -> Result<(), String> {
         let name = format!("backups/{}.json", manifest.id);
         self.tar.file(&name, &manifest.encode()).map_err(|error| unwritten(&error))?;
         self.tar.finish().map_err(|error| unwritten(&error))
-    }
-}
-
-/// Reads to the end, for digests of files that are not read otherwise.
-pub(super) fn digest(mut file: impl Read) -> io::Result<(u64, String)> {
-    let (mut hasher, mut bytes, mut piece) = (Sha256::new(), 0, vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut piece)? {
-            0 => return Ok((bytes, hex::encode(hasher.finalize()))),
-            count => {
-                hasher.update(&piece[..count]);
-                bytes += count as u64;
-            }
-        }
     }
 }
 

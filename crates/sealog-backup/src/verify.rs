@@ -7,6 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_cli::exit::{Exit, Failure};
 use sealog_core::audit::NotedHead;
 use sealog_store::embedded::backup::Wanted;
+use sealog_store::world::{SystemWorld, World};
 use serde_json::{Value, json};
 
 use super::check::{Checked, check};
@@ -29,7 +30,8 @@ pub(super) fn command() -> Command {
              both. --expect takes an event that you recorded elsewhere, such as a receipt or the head of a \
              verification; one of the chains must contain it. --signature and --public-key check an Ed25519 \
              signature that you made over the manifest, backups/ID.json, with a key that is not on the \
-             backup host.",
+             backup host.\n\n\
+             The command records the newest complete backup in DIR/VERIFIED; `sealog backup prune` keeps it.",
         )
         .after_help(EXIT_CODES)
         .arg(dir_argument("The backup directory"))
@@ -116,6 +118,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         progress.finish();
         checked.expect(&expected);
         is_whole &= checked.is_whole();
+        // A copy of the directory may be read-only: the verification counts all the same.
+        if checked.is_whole()
+            && let Err(problem) = place.note_verified(&manifest, SystemWorld.now_ms())
+            && !matches.get_flag("quiet")
+        {
+            eprintln!("sealog: cannot record the verification: {problem}");
+        }
         report(&manifest, &checked, matches.get_flag("json"));
     }
     Ok(if is_whole { ExitCode::SUCCESS } else { Exit::Broken.into() })

@@ -9,7 +9,7 @@ use super::{cycles, files_under, metadata, name, packages, read, root};
 /// Lines of code: no comments, no blank lines, no tests. Templates, styles and scripts are lines, too.
 const LINES: [(&str, usize); 18] = [
     ("sealog", 6_000),
-    ("sealog-backup", 4_900),
+    ("sealog-backup", 5_300),
     ("sealog-bench", 6_700),
     ("sealog-cases", 5_700),
     ("sealog-cli", 6_000),

@@ -91,7 +91,8 @@ fn a_second_backup_copies_what_is_new_and_shares_the_rest() {
     // Each of them can be restored, and has what it had.
     for made in [&first, &third] {
         let id = made["id"].as_str().unwrap();
-        let (code, _, error) = stage.restore(id, &["--backup", id, "--accept-rollback"]);
+        let (code, _, error) =
+            stage.restore(id, &["--backup", id, "--accept-rollback", "--reason", "the disk is gone"]);
         assert_eq!(code, Some(0), "{error}");
         let restored = heads(&stage.path(id));
         let events: u64 = chains().iter().map(|chain| restored[chain].chain_seq).sum();
@@ -228,7 +229,7 @@ fn one_process_at_a_time_writes_backups_into_a_directory_or_restores_into_one() 
     // As another backup has it.
     let backing_up = lock(&stage.backups());
     let (code, _, error) = stage.backup(&["create"], true);
-    assert!(code == Some(5) && error.contains("another backup is in progress here"), "{error}");
+    assert!(code == Some(5) && error.contains("another backup is in progress here, or a prune"), "{error}");
     drop(backing_up);
     // As another restore has it: while it looks at the directory or has the store open, and in between.
     let target = stage.path("restored");
@@ -275,6 +276,10 @@ fn what_cannot_be_meant_is_refused_and_says_what_to_do() {
             "cannot open the store",
         ),
         (vec!["backup", "list", &nowhere], 2, "there are no backups here"),
+        (vec!["backup", "prune", &nowhere, "--keep-daily", "1"], 2, "there are no backups here"),
+        (vec!["backup", "prune", &backups], 2, "--keep-hourly"),
+        (vec!["backup", "prune", &backups, "--keep-daily", "0"], 2, "at least one --keep flag"),
+        (vec!["backup", "prune", &backups, "--keep-daily", "-1"], 2, "--keep-daily"),
         (vec!["restore", "--from", &backups, "--to", &data], 2, "not empty"),
         (vec!["restore", "--from", &nowhere, "--to", &elsewhere], 2, "there are no backups here"),
         (vec!["restore", "--from", &nowhere, "--to", &elsewhere, "--receipt", &nowhere], 2, "a receipt is"),
@@ -300,6 +305,7 @@ fn what_cannot_be_meant_is_refused_and_says_what_to_do() {
         &["backup", "create"][..],
         &["backup", "verify"],
         &["backup", "list"],
+        &["backup", "prune"],
         &["backup", "heads"],
         &["restore"],
         &["restore", "check"],
@@ -338,17 +344,26 @@ fn the_data_of_every_earlier_build_is_backed_up_and_restored() {
 fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
     let stage = Stage::new();
     stage.fill(&chains(), 2);
-    assert!(shell(&stage, &documented("operating.md", "## Backup and restore")).contains("complete"));
+    let blocks = all_documented("operating.md", "## Backup and restore");
+    assert_eq!(blocks.len(), 2);
+    let said: String = blocks.iter().map(|block| shell(&stage, block)).collect();
+    assert!(said.contains("complete") && said.contains("1 backups stay"), "{said}");
     assert_eq!(heads(&stage.path("restored")), heads(&stage.data()));
 }
 
 /// The first block of commands in a section of a page of docs/.
 pub fn documented(page: &str, section: &str) -> String {
+    all_documented(page, section).swap_remove(0)
+}
+
+/// All blocks of commands of a section, but for those below a heading of their own.
+fn all_documented(page: &str, section: &str) -> Vec<String> {
     let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let text = std::fs::read_to_string(docs.join(page)).unwrap();
     let rest = text.split_once(&format!("\n{section}\n")).expect("the section is there").1;
-    // Without its language, which ends the line of the fence.
-    rest.split("```").nth(1).unwrap().split_once('\n').unwrap().1.trim().to_owned()
+    let rest = rest.split("\n### ").next().unwrap().split("\n## ").next().unwrap();
+    let blocks = rest.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("sh\n"));
+    blocks.map(|block| block.trim().to_owned()).collect()
 }
 
 /// Runs commands as somebody at a shell does who has the program in the path; what they said.

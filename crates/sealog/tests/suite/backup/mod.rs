@@ -4,6 +4,7 @@ mod damage;
 mod kill;
 mod made;
 mod postgres;
+mod prune;
 mod replicate;
 mod replicate_database;
 mod rollback;

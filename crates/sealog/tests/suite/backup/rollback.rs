@@ -87,8 +87,20 @@ fn an_older_backup_is_refused_while_a_newer_one_cannot_be_read() {
     let (code, _, error) = stage.restore("restored", &["--backup", id]);
     assert!(code == Some(1) && error.contains(newer) && error.contains("--accept-rollback"), "{error}");
     assert_eq!(fs::read_dir(stage.path("restored")).unwrap().count(), 0);
-    let (code, said, error) = stage.restore("restored", &["--backup", id, "--accept-rollback"]);
+    // Without a reason, or with an empty one, nothing begins.
+    for reason in [&[][..], &["--reason", " "]] {
+        let args = [&["--backup", id, "--accept-rollback"], reason].concat();
+        let (code, _, error) = stage.restore("restored", &args);
+        assert!(code == Some(2) && error.contains("--reason"), "{error}");
+    }
+    let (code, said, error) =
+        stage.restore("restored", &["--backup", id, "--accept-rollback", "--reason", "the disk is gone"]);
     assert_eq!((code, &*error), (Some(0), ""), "{said}");
+    // Nobody knows what the newer one had, so every tenant reads why it was left out.
+    let server = serve(&stage.path("restored"));
+    server.await_drained();
+    server.stop();
+    assert_eq!(restored_events(&stage.path("restored"))[0]["reason"], "the disk is gone");
 }
 
 #[test]
@@ -112,7 +124,8 @@ fn a_receipt_and_the_old_high_water_mark_are_known_too() {
     let (code, _, error) = stage.restore("remains", &[]);
     assert!(code == Some(1) && error.contains("events 7 to 9 would be lost"), "{error}");
     assert!(remains.join("mark").is_file(), "what was known stays known");
-    let (code, said, error) = stage.restore("remains", &["--accept-rollback"]);
+    let (code, said, error) =
+        stage.restore("remains", &["--accept-rollback", "--reason", "the disk is gone"]);
     assert_eq!((code, &*error), (Some(0), ""), "{said}");
     let server = serve(&stage.path("remains"));
     server.await_drained();

@@ -143,7 +143,7 @@ fn a_group_that_was_to_be_written_again_and_cannot_be_read_is_kept_from_the_back
         fs::write(segment, bytes).unwrap();
     }
     let old = stage.data().display().to_string();
-    let (code, said, error) = restore(&stage, &old, &["--accept-rollback"]);
+    let (code, said, error) = restore(&stage, &old, &["--accept-rollback", "--reason", "the disk is gone"]);
     assert_eq!(code, Some(0), "{said} {error}");
     // Those of the backup, and the acceptance of what was lost behind it.
     assert_eq!(count(&stage, &key), 4);
@@ -185,7 +185,7 @@ fn a_tail_ends_at_the_first_fault_and_what_stands_behind_it_is_lost() {
         "{error}"
     );
     assert_eq!(fs::read_dir(stage.path("restored")).unwrap().count(), 0);
-    let (code, said, error) = restore(&stage, &old, &["--accept-rollback"]);
+    let (code, said, error) = restore(&stage, &old, &["--accept-rollback", "--reason", "the disk is gone"]);
     assert_eq!(code, Some(0), "{error}");
     assert!(said["recovered"]["events"].as_u64().unwrap() > 0, "{said}");
     assert!(said["not_known"].to_string().contains("could not import the whole old log"), "{said}");
@@ -229,7 +229,7 @@ fn a_tail_without_its_control_data_is_refused_and_names_the_projects_that_only_i
     let named = format!("project {} has events in the old log", late.project_id);
     assert!(error.contains("cannot read the old control data") && error.contains(&named), "{error}");
     assert_eq!(fs::read_dir(stage.path("restored")).unwrap().count(), 0);
-    let (code, said, error) = restore(&stage, &old, &["--accept-rollback"]);
+    let (code, said, error) = restore(&stage, &old, &["--accept-rollback", "--reason", "the disk is gone"]);
     assert_eq!(code, Some(0), "{error}");
     assert_eq!(said["recovered"], json!({ "events": 50, "only_there": [], "has_control_data": false }));
     assert_eq!(heads(&stage.path("restored"))[&late].chain_seq, 50);
