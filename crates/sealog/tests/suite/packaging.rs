@@ -61,6 +61,40 @@ fn systemd_understands_the_unit_and_its_exposure_is_the_documented_one() {
 }
 
 #[test]
+fn systemd_understands_the_units_for_backups_and_their_commands_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, backups) = (dir.path().join("data"), dir.path().join("backups"));
+    let mut command = serving(sealog(), &data);
+    command.current_dir(dir.path());
+    let server = start(command);
+    for name in ["sealog-backup", "sealog-backup-verify"] {
+        let mut units = Vec::new();
+        for end in ["service", "timer"] {
+            let unit = dir.path().join(format!("{name}.{end}"));
+            let text = read(&format!("packaging/systemd/{name}.{end}"));
+            fs::write(&unit, text.replace("/usr/bin/sealog", SEALOG)).unwrap();
+            units.push(unit);
+        }
+        let said = good(Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&units));
+        assert!(!said.contains(name), "{said}");
+        let service = read(&format!("packaging/systemd/{name}.service"));
+        let commands: Vec<&str> =
+            service.lines().filter_map(|line| line.strip_prefix("ExecStart=/usr/bin/sealog ")).collect();
+        assert!(!commands.is_empty());
+        for line in commands {
+            let line = line.replace(" --config /etc/sealog/sealog.toml", "");
+            let line = line.replace("/var/backups/sealog", backups.to_str().unwrap());
+            let mut command = sealog();
+            command.args(line.split(' ')).current_dir(dir.path());
+            let (code, said, noted) = ended(command.output().unwrap());
+            assert_eq!(code, Some(0), "{line}: {said}{noted}");
+        }
+    }
+    assert!(backups.join("VERIFIED").is_file());
+    server.stop();
+}
+
+#[test]
 fn the_version_names_the_commit_and_the_profile_of_the_build() {
     let said = good(Command::new(SEALOG).arg("--version"));
     // A build of developers does not know its commit: it would be linked anew for each.
@@ -80,6 +114,10 @@ fn the_package_installs_and_its_unit_runs_under_a_real_systemd() {
         ("-rwxr-xr-x root/root", "./usr/bin/sealog"),
         ("-rw-r--r-- root/root", "./etc/sealog/sealog.toml"),
         ("-rw-r--r-- root/root", "./lib/systemd/system/sealog.service"),
+        ("-rw-r--r-- root/root", "./lib/systemd/system/sealog-backup.service"),
+        ("-rw-r--r-- root/root", "./lib/systemd/system/sealog-backup.timer"),
+        ("-rw-r--r-- root/root", "./lib/systemd/system/sealog-backup-verify.service"),
+        ("-rw-r--r-- root/root", "./lib/systemd/system/sealog-backup-verify.timer"),
         ("-rw-r--r-- root/root", "./usr/lib/sysusers.d/sealog.conf"),
         ("-rw-r--r-- root/root", "./usr/share/doc/sealog/copyright"),
     ] {
