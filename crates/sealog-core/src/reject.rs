@@ -171,6 +171,8 @@ pub enum Reject {
     MissingHeader,
     InvalidFormat,
     KeyNotFound,
+    /// Of the operator's interface, whose callers have no key.
+    WrongOperatorToken,
     KeyRevoked,
     KeyExpired,
     TrialExpired,
@@ -248,7 +250,7 @@ impl Reject {
         match self {
             Reject::MissingHeader => Code::AuthMissingHeader,
             Reject::InvalidFormat => Code::AuthInvalidFormat,
-            Reject::KeyNotFound => Code::AuthKeyNotFound,
+            Reject::KeyNotFound | Reject::WrongOperatorToken => Code::AuthKeyNotFound,
             Reject::KeyRevoked => Code::AuthKeyRevoked,
             Reject::KeyExpired => Code::AuthKeyExpired,
             Reject::TrialExpired => Code::SubscriptionTrialExpired,
@@ -307,6 +309,9 @@ impl fmt::Display for Reject {
             | Reject::UnsupportedEncoding
             | Reject::UnsupportedMediaType
             | Reject::HeadersTooLarge => f.write_str(self.code().row().meaning),
+            Reject::WrongOperatorToken => {
+                f.write_str("This is not the operator token of this server (its setting operator_token).")
+            }
             // The specification gives this wording for batches.
             Reject::MissingAction => f.write_str("action field required"),
             Reject::InvalidJson { detail } => write!(f, "the body is not valid JSON: {detail}"),

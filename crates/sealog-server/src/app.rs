@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sealog_control::KeyAccess;
 use sealog_engine::Service;
+use sealog_service::Secret;
 use sealog_service::records::replication::Replication;
 
 use crate::auth::Auth;
@@ -76,6 +77,11 @@ impl App {
 }
 
 impl App {
+    /// Takes another operator token, without a restart. Whether it is another one.
+    pub fn replace_operator_token(&self, token: Option<Secret>) -> bool {
+        self.auth.replace_operator_token(token)
+    }
+
     /// Makes the pages of `/docs` before the first one is asked for. Takes a moment: for a thread of its own.
     pub fn prepare_docs(&self) {
         self.docs.prepare(&self.config, &self.service.settings.plans);

@@ -147,7 +147,7 @@ const CALLERS_MAX: usize = 100_000;
 pub(crate) struct Auth {
     keys: Arc<dyn KeyAccess>,
     /// Without one, the operator's interface does not exist.
-    operator_token: Option<Secret>,
+    operator_token: RwLock<Option<Secret>>,
     plans: Vec<Plan>,
     limits: LimitConfig,
     callers: Callers,
@@ -157,7 +157,7 @@ impl Auth {
     pub(crate) fn new(keys: Arc<dyn KeyAccess>, plans: Vec<Plan>, config: &Config) -> Auth {
         Auth {
             keys,
-            operator_token: config.operator_token.clone(),
+            operator_token: RwLock::new(config.operator_token.clone()),
             plans,
             limits: config.limits,
             callers: Callers::default(),
@@ -166,13 +166,22 @@ impl Auth {
 
     /// Lets the operator through. Without a token in the configuration there is nothing to be let into.
     pub(crate) fn operator(&self, headers: &HeaderMap) -> Result<(), Reject> {
-        let token = self.operator_token.as_ref().ok_or(Reject::PathNotFound)?;
+        let token = read(&self.operator_token);
+        let token = token.as_ref().ok_or(Reject::PathNotFound)?;
         let presented = authorization(headers)?.ok_or(Reject::MissingHeader)?;
         let presented = presented.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         let (_, presented) = presented.ok_or(Reject::InvalidFormat)?;
         // Digests are compared, so that the time it takes says nothing about the token.
         let right = Sha256::digest(presented.trim()) == Sha256::digest(&token.0);
-        if right { Ok(()) } else { Err(Reject::KeyNotFound) }
+        if right { Ok(()) } else { Err(Reject::WrongOperatorToken) }
+    }
+
+    /// From here on this token counts, and no other. Whether it is another one.
+    pub(crate) fn replace_operator_token(&self, token: Option<Secret>) -> bool {
+        let mut in_use = write(&self.operator_token);
+        let is_other = *in_use != token;
+        *in_use = token;
+        is_other
     }
 
     /// Authenticates a request and counts it against its rate.

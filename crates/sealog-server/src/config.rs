@@ -17,7 +17,7 @@ pub struct Config {
     pub base_url: String,
     /// Where error codes are documented.
     pub docs_url: String,
-    /// Without one, the operator's interface does not exist.
+    /// Without one, the operator's interface does not exist. A reload replaces it.
     pub operator_token: Option<Secret>,
     /// Whether replicas of the store may be made by whoever has the operator's token.
     pub replication: bool,

@@ -315,6 +315,8 @@ impl Ops {
 /// Everything that `serve` needs to know.
 #[derive(Debug)]
 pub(crate) struct Settings {
+    /// The command line, for a server that reads a setting again.
+    pub given: Option<ArgMatches>,
     pub listen: SocketAddr,
     /// Where `/metrics` is served, if not on `listen`.
     pub metrics_listen: Option<SocketAddr>,
@@ -475,6 +477,12 @@ pub(crate) fn load(
     flags.values_mut().chain(environment.values_mut()).for_each(Zeroize::zeroize);
     file.values_mut().for_each(|(value, _)| value.zeroize());
     settings
+}
+
+/// The operator token as it is now, in files that may have changed since the start.
+pub(crate) fn operator_token(matches: &ArgMatches) -> Result<Option<Secret>, ConfigError> {
+    let (flags, environment, file) = given(matches, std::env::vars())?;
+    values(&flags, &environment, &file)?.operator_token()
 }
 
 /// The settings file, with the names of the settings in it that are secret.
@@ -649,6 +657,12 @@ impl Values {
         self.get(key, expected, parse)?.ok_or_else(|| ConfigError(format!("{key} is required")))
     }
 
+    fn operator_token(&self) -> Result<Option<Secret>, ConfigError> {
+        self.get("operator_token", "at least 16 characters", |text| {
+            (text.len() >= 16).then(|| Secret(text.to_owned()))
+        })
+    }
+
     /// Not shown when it is wrong: it may hold a password.
     fn store(&self) -> Result<Place, ConfigError> {
         let (text, place) = self.0.get("store").ok_or_else(|| ConfigError("store is required".into()))?;
@@ -715,9 +729,7 @@ impl Values {
         if let Some(app_url) = &app_url {
             service.app_url.clone_from(app_url);
         }
-        server.operator_token = self.get("operator_token", "at least 16 characters", |text| {
-            (text.len() >= 16).then(|| Secret(text.to_owned()))
-        })?;
+        server.operator_token = self.operator_token()?;
         server.replication =
             self.required("replication.enabled", "true or false", |text| text.parse().ok())?;
         server.trusted_proxies =
@@ -746,6 +758,7 @@ impl Values {
             })?,
         };
         Ok(Settings {
+            given: None,
             listen,
             metrics_listen,
             redirect_listen,

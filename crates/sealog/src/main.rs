@@ -10,6 +10,7 @@ mod first_run;
 mod host;
 mod logging;
 mod migrate;
+mod operator_token;
 mod ops_user;
 // Tests compile it, too: so it does not rot where nobody builds with it.
 mod otlp;
@@ -60,6 +61,7 @@ fn run(name: &str, matches: &ArgMatches) -> Result<ExitCode, Failure> {
         "reset" => reset::run(matches),
         "ops-user" => ops_user::run(matches),
         "migrate" => migrate::run(matches),
+        "operator-token" => operator_token::run(matches),
         _ => unreachable!("every command that is described runs"),
     }
 }
@@ -79,8 +81,8 @@ fn command() -> Command {
                  directory. Flags override the environment, which overrides the file. An unknown or invalid \
                  setting is an error.\n\n\
                  SIGTERM or SIGINT stops the server: it accepts no new connections, finishes requests in \
-                 progress and syncs everything. SIGHUP reloads the certificate at once, unless the server \
-                 runs on a terminal.\n\n\
+                 progress and syncs everything. SIGHUP reloads the certificate and the operator token at \
+                 once, unless the server runs on a terminal.\n\n\
                  Exit codes: 0 stopped as asked, 1 could not start, 2 the command line or a setting is \
                  wrong, 74 a write or sync of the store failed; restart the server after that.",
         )))
@@ -89,6 +91,7 @@ fn command() -> Command {
         .subcommand(accept_loss::command())
         .subcommand(reset::command())
         .subcommand(ops_user::command())
+        .subcommand(operator_token::command())
         .subcommands(backup::commands())
         .subcommands(sealog_cli::commands())
         .subcommands(host::commands())

@@ -16,7 +16,6 @@ use sealog_docs::Program;
 use sealog_engine::Service;
 use sealog_engine::{Opened, Place};
 use sealog_server::config::Config;
-use sealog_server::tls::Tls;
 use sealog_server::{App, Server, background};
 use sealog_service::evidence::search::Work;
 use sealog_service::jobs::supervise::Loop;
@@ -52,6 +51,7 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, Failure> {
     let mut settings = config::load(matches, std::env::vars())?;
     settings.server.program = Arc::new(program);
+    settings.given = Some(matches.clone());
     demo_mark::refuse(&settings.data_dir)?;
     logging::to_stderr(settings.log_level, settings.log_format);
     serve(settings, &prepare)
@@ -150,7 +150,8 @@ pub(crate) fn serve(
     }
     supervisor.ready(&format!("listening on {address}"));
     let listeners = Listeners { main: listener, address, metrics, console, plain };
-    let watched = Watched { supervisor, pulses: Pulses::of(cores()), stop, traces };
+    let pulses = Pulses::of(cores());
+    let watched = Watched { supervisor, pulses, stop, traces, given: settings.given.take() };
     serve_on_all_cores(&main, (&app, &pages), listeners, watched, failure, &admin)?;
     drop(app);
     store.close();
@@ -334,6 +335,8 @@ struct Watched {
     stop: Stop,
     /// Sends traces, if anybody wants them.
     traces: Option<Exporter>,
+    /// The command line, which says where the operator token is.
+    given: Option<ArgMatches>,
 }
 
 /// Whether a new start would help: the store's writer is stuck, or an event loop is. A full disk or a
@@ -354,7 +357,7 @@ fn serve_on_all_cores(
     main: &tokio::runtime::Runtime,
     (app, pages): (&Arc<App>, &Pages),
     Listeners { main: listener, address, metrics, console, plain }: Listeners,
-    Watched { supervisor, pulses, mut stop, traces }: Watched,
+    Watched { supervisor, pulses, mut stop, traces, given }: Watched,
     failure: impl Future<Output = ()>,
     admin: &AdminSocket,
 ) -> Result<(), String> {
@@ -385,7 +388,7 @@ fn serve_on_all_cores(
                 () = stop.asked() => {}
                 () = failure => {}
                 () = fed => {}
-                () = reload_when_told(app.config.tls.as_deref()) => {}
+                () = reload_when_told(app, given.as_ref()) => {}
             }
             tracing::info!("stopping");
             supervisor.stopping();
@@ -428,9 +431,9 @@ fn serve_on_all_cores(
     Ok(())
 }
 
-/// Has the certificate looked at when SIGHUP comes. On a terminal that signal says that the person is gone,
-/// and ends the process as it always did. Never returns.
-async fn reload_when_told(tls: Option<&Tls>) {
+/// Has the certificate and the operator token looked at when SIGHUP comes. On a terminal that signal says that
+/// the person is gone, and ends the process as it always did. Never returns.
+async fn reload_when_told(app: &App, given: Option<&ArgMatches>) {
     if stderr().is_terminal() {
         return std::future::pending().await;
     }
@@ -439,9 +442,18 @@ async fn reload_when_told(tls: Option<&Tls>) {
         if told.recv().await.is_none() {
             return std::future::pending().await;
         }
-        match tls {
-            Some(tls) => tls.look_now(),
-            None => tracing::info!("ignored SIGHUP: the server has no certificate"),
+        if let Some(tls) = &app.config.tls {
+            tls.look_now();
+        }
+        let reread = |given| config::operator_token(given).map(|token| app.replace_operator_token(token));
+        match given.map(reread) {
+            Some(Ok(true)) => {
+                tracing::info!("reloaded the operator token; the old one no longer works");
+            }
+            Some(Err(error)) => {
+                tracing::error!(%error, "cannot reload the operator token; the old one still works");
+            }
+            Some(Ok(false)) | None => tracing::info!("the operator token has not changed"),
         }
     }
 }

@@ -27,7 +27,10 @@ fn a_wrong_token_is_key_not_found() {
     for token in ["wrong", &format!("{TOKEN}x"), &TOKEN[1..], &service.live] {
         let headers = [("Authorization", bearer(token))];
         let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
-        service.request("GET", "/operator/v1/tenants", &headers, b"").rejected(401, "auth/key_not_found");
+        let answer = service.request("GET", "/operator/v1/tenants", &headers, b"");
+        let error = answer.json["error"].clone();
+        assert!(error["message"].as_str().unwrap().contains("operator token"), "{error}");
+        answer.rejected(401, "auth/key_not_found");
     }
     service.request("GET", "/operator/v1/tenants", &[], b"").rejected(401, "auth/missing_header");
     service

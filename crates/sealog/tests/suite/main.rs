@@ -18,6 +18,7 @@ mod log;
 mod monitoring;
 mod nodes;
 mod operator;
+mod operator_token;
 mod ops_user;
 mod packaging;
 mod plans;
