@@ -31,8 +31,10 @@ const DAY_MS: u64 = 86_400_000;
 /// From the Monday before the first day of 1970, a Thursday.
 const DAYS_OF_FIRST_WEEK: u64 = 3;
 
-/// What a rule counts, with the period that a moment is in.
-const RULES: [(&str, fn(u64) -> String); 5] = [
+/// The period that a moment is in.
+type PeriodOf = fn(u64) -> String;
+/// What a rule counts.
+const RULES: [(&str, PeriodOf); 5] = [
     ("hourly", |ms| iso_ms(ms)[..13].to_owned()),
     ("daily", |ms| iso_ms(ms)[..10].to_owned()),
     ("weekly", |ms| ((ms / DAY_MS + DAYS_OF_FIRST_WEEK) / 7).to_string()),

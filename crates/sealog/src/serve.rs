@@ -431,8 +431,8 @@ fn serve_on_all_cores(
     Ok(())
 }
 
-/// Has the certificate and the operator token looked at when SIGHUP comes. On a terminal that signal says that
-/// the person is gone, and ends the process as it always did. Never returns.
+/// Has the certificate and the operator token looked at when SIGHUP comes. On a terminal that signal says
+/// that the person is gone, and ends the process as it always did. Never returns.
 async fn reload_when_told(app: &App, given: Option<&ArgMatches>) {
     if stderr().is_terminal() {
         return std::future::pending().await;

@@ -12,6 +12,7 @@ mod demo;
 mod directory;
 mod docs;
 mod documented;
+mod exposure;
 mod follow;
 mod host;
 mod log;

@@ -8,8 +8,8 @@ use super::{cycles, files_under, metadata, name, packages, read, root};
 
 /// Lines of code: no comments, no blank lines, no tests. Templates, styles and scripts are lines, too.
 const LINES: [(&str, usize); 18] = [
-    ("sealog", 6_000),
-    ("sealog-backup", 5_300),
+    ("sealog", 6_200),
+    ("sealog-backup", 5_400),
     ("sealog-bench", 6_700),
     ("sealog-cases", 5_700),
     ("sealog-cli", 6_000),
@@ -20,7 +20,7 @@ const LINES: [(&str, usize); 18] = [
     ("sealog-docs", 1_200),
     ("sealog-engine", 500),
     ("sealog-formats", 1_400),
-    ("sealog-server", 6_100),
+    ("sealog-server", 6_200),
     ("sealog-service", 10_600),
     ("sealog-store", 18_700),
     ("sealog-testing", 2_200),

@@ -5,6 +5,7 @@
 
 mod ceilings;
 mod cycles;
+mod outbound;
 mod policy;
 mod words;
 
