@@ -12,8 +12,15 @@ use crate::db::DbError;
 /// Why control data could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    UnknownVersion { found: String },
-    Io { path: PathBuf, error: io::Error },
+    /// With the program that wrote it, if that is known.
+    UnknownVersion {
+        found: String,
+        program: Option<String>,
+    },
+    Io {
+        path: PathBuf,
+        error: io::Error,
+    },
     Postgres(store_postgres::OpenError),
 }
 
@@ -27,7 +34,11 @@ impl OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpenError::UnknownVersion { found } => write!(
+            OpenError::UnknownVersion { found, program: Some(program) } => write!(
+                f,
+                "the store has the unknown format {found:?}, by {program}; use that version, or a newer one"
+            ),
+            OpenError::UnknownVersion { found, program: None } => write!(
                 f,
                 "the store has the unknown format {found:?}; use the version that wrote it, or a newer one"
             ),

@@ -323,16 +323,56 @@ impl ToSql for Value {
 /// Why a database could not be opened.
 #[derive(Debug)]
 enum Unopened {
-    UnknownVersion(i64),
+    UnknownVersion(Written),
     Io(io::Error),
+}
+
+/// What a file says of itself: how many steps it has seen, and the program that has made the last one.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    version: i64,
+    /// In the field that SQLite keeps for the program of a file; 0 where none has said so.
+    program: i64,
+}
+
+/// Bits of each of the three numbers of a version.
+const NUMBER_BITS: u32 = 10;
+
+impl Written {
+    fn by(db: &Connection) -> rusqlite::Result<Written> {
+        let pragma = |name| db.pragma_query_value(None, name, |row| row.get(0));
+        Ok(Written { version: pragma("user_version")?, program: pragma("application_id")? })
+    }
+
+    /// From the header of the file, where nothing else may be opened.
+    fn in_header(header: &[u8]) -> Written {
+        let number = |from: usize| {
+            let bytes = header.get(from..from + 4).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, |bytes| i64::from(i32::from_be_bytes(bytes)))
+        };
+        Written { version: number(60), program: number(68) }
+    }
+
+    fn program(self) -> Option<String> {
+        let part = |shift: u32| (self.program >> shift) & ((1 << NUMBER_BITS) - 1);
+        let [major, minor, patch] = [2 * NUMBER_BITS, NUMBER_BITS, 0].map(part);
+        (self.program > 0).then(|| format!("Sealog {major}.{minor}.{patch}"))
+    }
+
+    /// Of this program.
+    fn own() -> i64 {
+        let numbers = env!("CARGO_PKG_VERSION").split('-').next().unwrap_or_default().split('.');
+        numbers.fold(0, |all, number| (all << NUMBER_BITS) | number.parse::<i64>().unwrap_or(0))
+    }
 }
 
 impl Unopened {
     fn of(self, schema: &Schema, path: PathBuf) -> OpenError {
         match self {
-            Unopened::UnknownVersion(version) => {
-                OpenError::UnknownVersion { found: format!("{}.db version {version}", schema.name) }
-            }
+            Unopened::UnknownVersion(written) => OpenError::UnknownVersion {
+                found: format!("{}.db version {}", schema.name, written.version),
+                program: written.program(),
+            },
             Unopened::Io(error) => OpenError::Io { path, error },
         }
     }
@@ -399,24 +439,17 @@ pub(crate) fn look(dir: &Path, schema: &Schema) -> Result<Option<(usize, usize)>
         let is_whole = fs::metadata(log).map_or(true, |log| log.len() == 0);
         // SQLite reads a file in this mode only where it may make others beside it. Without a write-ahead log
         // the file itself has the number, in its header.
-        let version = if is_whole {
-            version_in(&beginning)
+        let written = if is_whole {
+            Written::in_header(&beginning)
         } else {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             let db = Connection::open_with_flags(&path, flags)?;
             db.busy_timeout(BUSY_TIMEOUT)?;
-            db.pragma_query_value(None, "user_version", |row| row.get(0))?
+            Written::by(&db)?
         };
-        Ok(Some((known(version, schema)?, schema.sqlite.len())))
+        Ok(Some((known(written, schema)?, schema.sqlite.len())))
     };
     looked().map_err(|error: Unopened| error.of(schema, path.clone()))
-}
-
-/// "The user version", a number in the header of the file format of SQLite. A file that is yet to be made has
-/// none.
-fn version_in(header: &[u8]) -> i64 {
-    let number = header.get(60..64).and_then(|bytes| bytes.try_into().ok());
-    number.map_or(0, |bytes| i64::from(i32::from_be_bytes(bytes)))
 }
 
 fn open_in_memory(schema: &Schema) -> Result<Connection, Unopened> {
@@ -466,13 +499,13 @@ fn check_pragma<T: FromSql + PartialEq + std::fmt::Debug>(
 
 /// How many migrations the file has seen.
 fn known_version(db: &Connection, schema: &Schema) -> Result<usize, Unopened> {
-    known(db.pragma_query_value(None, "user_version", |row| row.get(0))?, schema)
+    known(Written::by(db)?, schema)
 }
 
-fn known(version: i64, schema: &Schema) -> Result<usize, Unopened> {
-    match usize::try_from(version) {
+fn known(written: Written, schema: &Schema) -> Result<usize, Unopened> {
+    match usize::try_from(written.version) {
         Ok(known) if known <= schema.sqlite.len() => Ok(known),
-        _ => Err(Unopened::UnknownVersion(version)),
+        _ => Err(Unopened::UnknownVersion(written)),
     }
 }
 
@@ -507,6 +540,7 @@ fn migrate(db: &mut Connection, schema: &Schema, version: usize) -> rusqlite::Re
         let step = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         step.execute_batch(migration)?;
         step.pragma_update(None, "user_version", number)?;
+        step.pragma_update(None, "application_id", Written::own())?;
         step.commit()?;
         if version > 0 {
             tracing::info!(

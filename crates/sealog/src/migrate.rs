@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_cli::exit::{EXIT_CODES, Exit, Failure};
 use sealog_engine::Place;
 use sealog_store::postgres;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::config::{self, Settings};
 
@@ -20,7 +20,9 @@ pub(crate) fn command() -> Command {
              the schema, after a backup and before you start the new version. Several at once are safe: they \
              wait for each other.\n\n\
              The embedded store needs no migration: its server copies the control data aside, updates it and \
-             logs each step. --dry-run works for both stores.",
+             logs each step. --status and --dry-run work for both stores and change nothing.\n\n\
+             Examples:\n  sealog migrate --status --data-dir /var/lib/sealog\n  \
+             SEALOG_STORE_FILE=store sealog migrate --dry-run",
         ),
     )
     .arg(
@@ -36,12 +38,22 @@ pub(crate) fn command() -> Command {
             .conflicts_with("citus")
             .help("Print the steps without running them"),
     )
+    .arg(
+        Arg::new("status")
+            .long("status")
+            .action(ArgAction::SetTrue)
+            .conflicts_with_all(["citus", "dry-run"])
+            .help("Print the versions of the store and of this program; exit with 1 if an update is needed"),
+    )
     .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON object"))
     .after_help(EXIT_CODES)
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let settings = config::load(matches, std::env::vars())?;
+    if matches.get_flag("status") {
+        return status(&settings, matches.get_flag("json"));
+    }
     if matches.get_flag("dry-run") {
         return dry_run(&settings, matches.get_flag("json"));
     }
@@ -70,11 +82,18 @@ fn cannot(error: postgres::OpenError) -> Failure {
     Failure::new(exit, error.to_string())
 }
 
-/// Says what would be done, and by whom.
-fn dry_run(settings: &Settings, as_json: bool) -> Result<ExitCode, Failure> {
-    let schemas = match &settings.store {
+/// The name of each schema, the steps that were made, and those that this program knows.
+type Schemas = Vec<(String, i64, i64)>;
+
+fn schemas(settings: &Settings) -> Result<Schemas, Failure> {
+    Ok(match &settings.store {
         Place::Postgres(url) => {
             let look = sealog_control::look(&url.0).map_err(cannot)?;
+            if let Some(newer) = look.schemas.iter().find(|schema| schema.made > schema.wanted)
+                && let Some(program) = &newer.program
+            {
+                eprintln!("sealog: {} was last updated by {program}", newer.name);
+            }
             look.schemas.into_iter().map(|schema| (schema.name, schema.made, schema.wanted)).collect()
         }
         Place::Embedded => {
@@ -85,14 +104,42 @@ fn dry_run(settings: &Settings, as_json: bool) -> Result<ExitCode, Failure> {
             let (made, wanted) = found.unwrap_or((0, known));
             vec![("control.db".to_owned(), number(made), number(wanted))]
         }
-    };
+    })
+}
+
+/// Says whether the store has the versions of this program.
+fn status(settings: &Settings, as_json: bool) -> Result<ExitCode, Failure> {
+    let schemas = schemas(settings)?;
+    let is_current = schemas.iter().all(|(_, made, wanted)| made == wanted);
+    let program = env!("CARGO_PKG_VERSION");
+    if as_json {
+        println!("{}", json!({ "program": program, "current": is_current, "schemas": objects(&schemas) }));
+    } else {
+        for (name, made, wanted) in &schemas {
+            let state = match wanted.cmp(made) {
+                Ordering::Less => "newer than this program; use the program that wrote it, or a newer one",
+                Ordering::Equal => "current",
+                Ordering::Greater if *made == 0 => "not created yet",
+                Ordering::Greater => "needs an update",
+            };
+            println!("{name}: version {made}, Sealog {program} has {wanted}: {state}");
+        }
+    }
+    Ok(if is_current { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn objects(schemas: &Schemas) -> Vec<Value> {
+    let object =
+        |(name, made, wanted): &(String, i64, i64)| json!({ "name": name, "made": made, "wanted": wanted });
+    schemas.iter().map(object).collect()
+}
+
+/// Says what would be done, and by whom.
+fn dry_run(settings: &Settings, as_json: bool) -> Result<ExitCode, Failure> {
+    let schemas = schemas(settings)?;
     let steps: i64 = schemas.iter().map(|(_, made, wanted)| (wanted - made).max(0)).sum();
     if as_json {
-        let schemas: Vec<_> = schemas
-            .iter()
-            .map(|(name, made, wanted)| json!({ "name": name, "made": made, "wanted": wanted }))
-            .collect();
-        println!("{}", json!({ "dry_run": true, "steps": steps, "schemas": schemas }));
+        println!("{}", json!({ "dry_run": true, "steps": steps, "schemas": objects(&schemas) }));
         return Ok(ExitCode::SUCCESS);
     }
     for (name, made, wanted) in &schemas {

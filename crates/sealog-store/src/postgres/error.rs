@@ -22,6 +22,8 @@ pub enum OpenError {
     Schema {
         found: i64,
         wanted: i64,
+        /// The program that has made its last step, if that is known.
+        program: Option<String>,
     },
     Mark {
         path: PathBuf,
@@ -40,11 +42,17 @@ impl fmt::Display for OpenError {
                 "the database runs with {} off and can lose acknowledged events; turn it on, or allow it explicitly (SEALOG_ALLOW_UNSAFE_STORAGE=true)",
                 settings.join(", ")
             ),
-            OpenError::Schema { found, wanted } if found > wanted => write!(
+            OpenError::Schema { found, wanted, program: Some(program) } if found > wanted => {
+                write!(
+                    f,
+                    "the schema has the unknown version {found}, by {program}; use that version, or a newer one"
+                )
+            }
+            OpenError::Schema { found, wanted, .. } if found > wanted => write!(
                 f,
                 "the schema has the unknown version {found}; use the version that created it, or a newer one"
             ),
-            OpenError::Schema { found, wanted } => write!(
+            OpenError::Schema { found, wanted, .. } => write!(
                 f,
                 "the schema has version {found}, but this program needs {wanted}; run `sealog migrate` as the role that owns the schema, after a backup"
             ),

@@ -70,6 +70,17 @@ async fn version(session: &Session, schema: &Schema) -> Result<i64, OpenError> {
     Ok(session.client.query_typed(&version, &[]).await.map_err(failed)?[0].get(0))
 }
 
+/// The program that has made the last step, by the comment that it left: an earlier one, which knows nothing
+/// of later tables, can read that.
+async fn program(session: &Session, schema: &Schema) -> Result<Option<String>, OpenError> {
+    let comment = format!(
+        "SELECT (SELECT obj_description(c.oid, 'pg_class') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                 WHERE n.nspname = '{}' AND c.relname = 'migrations')",
+        schema.name
+    );
+    Ok(session.client.query_typed(&comment, &[]).await.map_err(failed)?[0].get(0))
+}
+
 /// What a start finds of a schema.
 #[derive(Clone, Debug)]
 pub struct SchemaState {
@@ -77,6 +88,8 @@ pub struct SchemaState {
     /// Steps that were made, and that this program knows.
     pub made: i64,
     pub wanted: i64,
+    /// The program that has made the last of them, if that is known.
+    pub program: Option<String>,
     /// Whether this role may make those that are missing.
     may_migrate: bool,
 }
@@ -88,7 +101,7 @@ impl SchemaState {
     pub fn refusal(&self) -> Option<OpenError> {
         let SchemaState { made, wanted, may_migrate, .. } = *self;
         let is_refused = made > wanted || (made < wanted && (made > 0 || !may_migrate));
-        is_refused.then_some(OpenError::Schema { found: made, wanted })
+        is_refused.then(|| OpenError::Schema { found: made, wanted, program: self.program.clone() })
     }
 }
 
@@ -98,6 +111,7 @@ pub(super) async fn state(session: &Session, schema: &Schema) -> Result<SchemaSt
         name: schema.name.clone(),
         made: version(session, schema).await?,
         wanted: schema.wanted(),
+        program: program(session, schema).await?,
         may_migrate: may_migrate(session, schema).await?,
     })
 }
@@ -205,7 +219,8 @@ async fn step(session: &Session, schema: &Schema) -> Result<usize, OpenError> {
     wait_for_lock(session).await.map_err(failed)?;
     let (found, wanted, name) = (version(session, schema).await?, schema.wanted(), &schema.name);
     if found > wanted {
-        return Err(OpenError::Schema { found, wanted });
+        let program = program(session, schema).await?;
+        return Err(OpenError::Schema { found, wanted, program });
     }
     let missing = schema.steps.get(usize::try_from(found).unwrap_or(usize::MAX)..).unwrap_or_default();
     let steps = if found == 0 { missing } else { &missing[..missing.len().min(1)] };
@@ -224,6 +239,9 @@ async fn step(session: &Session, schema: &Schema) -> Result<usize, OpenError> {
         let count = format!("INSERT INTO {name}.migrations (version) VALUES ({number})");
         session.client.batch_execute(&count).await.map_err(failed)?;
     }
+    let wrote = concat!("Sealog ", env!("CARGO_PKG_VERSION"));
+    let comment = format!("COMMENT ON TABLE {name}.migrations IS '{wrote}'");
+    session.client.batch_execute(&comment).await.map_err(failed)?;
     session.client.batch_execute("COMMIT").await.map_err(failed)?;
     Ok(steps.len())
 }

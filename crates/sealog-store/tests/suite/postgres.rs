@@ -500,7 +500,7 @@ fn a_newer_schema_is_refused_and_left_as_it_is() {
     stage.sql(&format!("INSERT INTO sealog.migrations (version) VALUES ({})", known + 1));
     let error = PostgresStore::open(&stage.database.url(), &stage.options()).unwrap_err();
     assert!(
-        matches!(error, OpenError::Schema { found, wanted } if (found, wanted) == (known + 1, known)),
+        matches!(error, OpenError::Schema { found, wanted, .. } if (found, wanted) == (known + 1, known)),
         "{error}"
     );
     assert!(sealog_store::postgres::migrate(&stage.database.url(), false).is_err());

@@ -33,3 +33,4 @@ mod terminal;
 mod tls;
 mod traces;
 mod transfer;
+mod upgrade;
