@@ -17,7 +17,7 @@ use super::manifest::{CONTROL, refuse_other_store};
 use super::moment::Moment;
 use super::place::{Keeper, Place};
 use super::progress::Progress;
-use super::shared::{EXIT_CODES, dir_argument, json_flag, quiet_flag};
+use super::shared::{EXIT_CODES, dir_argument, json_flag, metrics_flag, quiet_flag, seconds, write_metrics};
 use super::source::{DataDir, Unread};
 use super::target::{IntoPlace, IntoStream, Pace};
 
@@ -53,6 +53,7 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Run at full speed (no throttling)"),
         )
+        .arg(metrics_flag())
         .arg(json_flag())
         .arg(quiet_flag())
 }
@@ -111,6 +112,19 @@ pub fn create(
     };
     progress.finish();
     report(&made, to, matches.get_flag("json"), is_quiet);
+    let (now, events) = (seconds(made.manifest.made_at_ms), made.manifest.events());
+    write_metrics(
+        matches,
+        &[
+            ("sealog_backup_last_success_timestamp_seconds", "When the last backup was made.", now),
+            ("sealog_backup_events", "Events in the last backup.", events as f64),
+            (
+                "sealog_backup_faults",
+                "Damage of the store that the last backup has, too.",
+                made.manifest.faults.len() as f64,
+            ),
+        ],
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -20,7 +20,7 @@ use super::copied::{Copied, OfDatabase, OfServer, Standing};
 use super::place::{Keeper, Place};
 use super::remote::Remote;
 use super::replica::{Replica, Round};
-use super::shared::quiet_flag;
+use super::shared::{metrics_flag, quiet_flag, seconds, write_metrics};
 use super::stopped::Stopped;
 use crate::copy::is_url;
 
@@ -33,6 +33,8 @@ const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 /// How often it is said how far the copy is.
 const SAY_EVERY: Duration = Duration::from_secs(10);
+/// How often figures are written: each is a sync, and Prometheus looks less often.
+const METRICS_EVERY: Duration = Duration::from_secs(5);
 
 pub fn command() -> Command {
     Command::new("replicate")
@@ -86,6 +88,7 @@ pub fn command() -> Command {
                 .value_name("FILE")
                 .help("Write the progress to this file as JSON after each poll"),
         )
+        .arg(metrics_flag())
         .arg(Arg::new("once").long("once").action(ArgAction::SetTrue).help("Copy once and exit"))
         .arg(
             Arg::new("timeout")
@@ -137,13 +140,18 @@ fn follow(matches: &ArgMatches) -> Result<(), Failure> {
         said: None,
         untold: Report::default(),
     };
-    let (mut failures, mut looked) = (0u32, None);
+    let (mut failures, mut looked, mut measured) = (0u32, None, None::<Instant>);
     loop {
         let begun = Instant::now();
         match copy.look() {
             Ok(round) => {
                 failures = 0;
-                teller.tell(&copy.standing(), &Report::of(&round, begun, looked))?;
+                let report = Report::of(&round, begun, looked);
+                teller.tell(&copy.standing(), &report)?;
+                if measured.is_none_or(|measured| measured.elapsed() >= METRICS_EVERY) {
+                    report.write(matches)?;
+                    measured = Some(Instant::now());
+                }
                 if is_once {
                     return Ok(());
                 }
@@ -224,6 +232,21 @@ impl Report {
             behind: self.behind.max(next.behind),
             age: next.age,
         }
+    }
+
+    fn write(&self, matches: &ArgMatches) -> Result<(), Failure> {
+        let as_of = seconds(SystemWorld.now_ms().saturating_sub(ms(self.age)));
+        write_metrics(
+            matches,
+            &[
+                ("sealog_replica_as_of_timestamp_seconds", "The copy has what was durable then.", as_of),
+                (
+                    "sealog_replica_behind_seconds",
+                    "How late the last events came into the copy.",
+                    self.behind.as_secs_f64(),
+                ),
+            ],
+        )
     }
 
     fn json(&self, copy: &Standing) -> Value {

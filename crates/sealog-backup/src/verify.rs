@@ -14,7 +14,7 @@ use super::check::{Checked, check};
 use super::manifest::{EMBEDDED, Manifest};
 use super::place::{Found, Place};
 use super::progress::Progress;
-use super::shared::{EXIT_CODES, dir_argument, json_flag, quiet_flag};
+use super::shared::{EXIT_CODES, dir_argument, json_flag, metrics_flag, quiet_flag, seconds, write_metrics};
 use super::signature::is_signed;
 
 pub(super) fn command() -> Command {
@@ -68,6 +68,7 @@ pub(super) fn command() -> Command {
                 .requires("signature")
                 .help("Public key for --signature (PEM)"),
         )
+        .arg(metrics_flag())
         .arg(json_flag())
         .arg(quiet_flag())
 }
@@ -104,8 +105,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let expected: Vec<NotedHead> = matches.get_many("expect").into_iter().flatten().copied().collect();
     let hashes = expected.iter().map(|head| head.hash).collect();
     let wanted = Wanted { hashes, ..Wanted::default() };
-    let mut is_whole = true;
+    let (mut is_whole, mut newest_ms) = (true, 0);
     for manifest in manifests {
+        newest_ms = manifest.made_at_ms;
         if manifest.store.kind != EMBEDDED {
             eprintln!(
                 "sealog: backup {} holds the heads of a database and no events; compare them with `sealog restore check`",
@@ -127,7 +129,22 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         }
         report(&manifest, &checked, matches.get_flag("json"));
     }
-    Ok(if is_whole { ExitCode::SUCCESS } else { Exit::Broken.into() })
+    if !is_whole {
+        return Ok(Exit::Broken.into());
+    }
+    let (now, made) = (seconds(SystemWorld.now_ms()), seconds(newest_ms));
+    write_metrics(
+        matches,
+        &[
+            (
+                "sealog_backup_verify_last_success_timestamp_seconds",
+                "When a backup was last found whole.",
+                now,
+            ),
+            ("sealog_backup_verified_timestamp_seconds", "When the verified backup was made.", made),
+        ],
+    )?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The backup of this name, or the newest. One that cannot be read is no reason to take an older one in

@@ -250,6 +250,15 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
     for (name, count) in app.service.supervision.restarts().into_iter().chain(store.loop_restarts.clone()) {
         text.sample("sealog_background_restarts_total", &format!("loop=\"{name}\""), count);
     }
+    if app.replication.is_some() {
+        text.family(
+            "sealog_replication_last_contact_timestamp_seconds",
+            "gauge",
+            "When a replica last asked; 0 if none has since the start.",
+        );
+        let seen_s = metrics.replica_seen_ms.load(Ordering::Relaxed) / 1000;
+        text.sample("sealog_replication_last_contact_timestamp_seconds", "", seen_s);
+    }
     text.family("sealog_sign_ins_failed_total", "counter", "Failed dashboard sign-ins by cause.");
     for (cause, count) in app.service.admin.sign_ins().by_cause() {
         text.sample("sealog_sign_ins_failed_total", &format!("cause=\"{cause}\""), count);

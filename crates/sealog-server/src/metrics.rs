@@ -44,6 +44,8 @@ pub(crate) struct Metrics {
     pub(crate) verified: AtomicU64,
     pub(crate) broken: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
+    /// When `sealog replicate` last asked for a moment; 0 for never.
+    pub(crate) replica_seen_ms: AtomicU64,
 }
 
 /// One request, as far as metrics tell requests apart.
@@ -99,6 +101,7 @@ impl Default for Metrics {
             verified: AtomicU64::new(0),
             broken: AtomicU64::new(0),
             connections_refused: AtomicU64::new(0),
+            replica_seen_ms: AtomicU64::new(0),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! operator's token. Not described for clients, since it is a matter between two programs of Sealog.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -45,6 +46,7 @@ fn service(app: &App) -> Result<&Replication, Failure> {
 async fn moment(State(app): State<Arc<App>>) -> Response {
     let answer = async {
         let moment = service(&app)?.moment().await.map_err(failed)?;
+        app.metrics.replica_seen_ms.store(app.service.world.now_ms(), Ordering::Relaxed);
         Ok::<_, Failure>(respond::json(StatusCode::OK, moment.to_string()))
     };
     respond::into_router(answer.await)

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -122,6 +123,61 @@ impl Drop for Prometheus {
     }
 }
 
+/// The metrics that backup, verification and replica write, by running them.
+fn of_commands(data: &Path, dir: &Path) -> BTreeSet<String> {
+    let (backups, file) = (dir.join("backups"), dir.join("figures.prom"));
+    let served = dir.join("replicated");
+    let mut command = serving(sealog(), &served);
+    command.env("SEALOG_OPERATOR_TOKEN", "a token of the operator").env("SEALOG_REPLICATION_ENABLED", "true");
+    let server = start(command);
+    let from = format!("http://{}", server.address);
+    let (data, to) = (data.to_str().unwrap(), dir.join("replica"));
+    let mut known = BTreeSet::new();
+    for args in [
+        &["backup", "create", "--data-dir", data, backups.to_str().unwrap()][..],
+        &["backup", "verify", backups.to_str().unwrap()],
+        &["replicate", "--once", "--from", &from, "--to", to.to_str().unwrap()],
+    ] {
+        let mut command = sealog();
+        command.args(args).arg("--metrics").arg(&file);
+        if args[0] == "replicate" {
+            command.env("SEALOG_OPERATOR_TOKEN", "a token of the operator");
+        }
+        let (code, said, noted) = ended(command.output().unwrap());
+        assert_eq!(code, Some(0), "{said}{noted}");
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o644, "the exporter is another user");
+        let text = std::fs::read_to_string(&file).unwrap();
+        known.extend(
+            text.lines().filter_map(|line| Some(line.strip_prefix("# TYPE ")?.split(' ').next()?.to_owned())),
+        );
+    }
+    let seen = "sealog_replication_last_contact_timestamp_seconds";
+    let (_, text) = server.get("-", "/metrics");
+    let line = text.lines().find(|line| line.starts_with(seen)).unwrap();
+    assert!(!line.ends_with(" 0"), "{line}");
+    known.insert(seen.to_owned());
+    server.stop();
+    known
+}
+
+#[test]
+fn every_alert_has_a_page_of_the_documentation_that_a_server_has() {
+    let (_dir, data) = data_dir();
+    let server = serve(&data);
+    let rules = read("alerts.yml");
+    let alerts = rules.matches("- alert: ").count();
+    let begin = "runbook_url: \"{{ $externalLabels.docs_url }}";
+    let pages: Vec<&str> = rules.split(begin).skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    assert_eq!(pages.len(), alerts);
+    for page in pages {
+        let (path, section) = page.split_once('#').unwrap();
+        let (status, text) = server.get("-", &format!("/docs{path}"));
+        assert!(status == 200 && text.contains(&format!("id=\"{section}\"")), "{page}: {status}");
+    }
+    server.stop();
+}
+
 #[test]
 fn every_query_of_the_dashboard_and_of_the_alerts_finds_its_metrics_in_a_real_server() {
     let (dir, data) = data_dir();
@@ -140,6 +196,8 @@ fn every_query_of_the_dashboard_and_of_the_alerts_finds_its_metrics_in_a_real_se
             .filter_map(|line| Some(line.strip_prefix("# TYPE ")?.split(' ').next()?.to_owned()))
             .collect()
     };
+    // Those of commands come from files, which they write for the collector of the node exporter.
+    let known = &known | &of_commands(&data, dir.path());
     let mut asked = metrics(&read("alerts.yml"));
     queries().iter().for_each(|(_, query)| asked.extend(metrics(query)));
     let unknown: Vec<&String> = asked
