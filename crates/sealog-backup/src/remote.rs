@@ -1,6 +1,6 @@
 //! The server that a replica follows.
 
-use sealog_client::{Client, ClientError};
+use sealog_client::http::{Client, ClientError};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 

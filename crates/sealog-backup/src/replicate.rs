@@ -10,7 +10,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use sealog_cli::exit::{EXIT_CODES, Exit, Failure};
 use sealog_cli::files::write_new;
-use sealog_client::{Client, Retries, Settings};
+use sealog_client::http::{Client, Retries, Settings};
 use sealog_core::time::iso_ms;
 use sealog_store::world::{SystemWorld, World};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Why a replica does not go on.
 
 use sealog_cli::exit::{self, Exit, Failure};
-use sealog_client::ClientError;
+use sealog_client::http::ClientError;
 
 use super::source::Unread;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use sealog_client::{Client, Retries, Settings, is_same_origin};
+use sealog_client::http::{Client, Retries, Settings, is_same_origin};
 use zeroize::Zeroizing;
 
 use super::exit::{EXIT_CODES, Exit, Failure};

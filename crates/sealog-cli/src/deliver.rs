@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::pin::{Pin, pin};
 
 use bytes::Bytes;
-use sealog_client::{Client, ClientError};
+use sealog_client::http::{Client, ClientError};
 use serde::Deserialize;
 
 use super::exit::{self, Exit};

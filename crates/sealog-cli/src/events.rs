@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use sealog_client::Client;
+use sealog_client::http::Client;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

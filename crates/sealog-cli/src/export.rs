@@ -10,7 +10,7 @@ use std::sync::Arc;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use indicatif::ProgressBar;
-use sealog_client::Client;
+use sealog_client::http::Client;
 use sealog_core::event::{CSV_COLUMNS, csv_header};
 use serde_json::json;
 use serde_json::value::RawValue;

@@ -1,7 +1,7 @@
 //! Lists of events: the filters that all commands share, and pages as the service sends them.
 
 use clap::{Arg, ArgMatches, Command};
-use sealog_client::{Answer, Client};
+use sealog_client::http::{Answer, Client};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

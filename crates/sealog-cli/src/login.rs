@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use sealog_client::is_same_origin;
+use sealog_client::http::is_same_origin;
 use serde_json::json;
 use zeroize::Zeroizing;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use indicatif::ProgressBar;
-use sealog_client::Client;
+use sealog_client::http::Client;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -199,7 +199,7 @@ mod tests {
     use std::net::TcpListener;
     use std::sync::{Arc, Mutex};
 
-    use sealog_client::{Retries, Settings};
+    use sealog_client::http::{Retries, Settings};
 
     use super::*;
 

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use sealog_client::Client;
+use sealog_client::http::Client;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Ulid, Uuid};
 use sealog_core::query::encode_cursor;
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::{ArgMatches, Command};
-use sealog_client::Method;
+use sealog_client::http::Method;
 use sealog_core::catalog::{Catalog, Entry, Framework};
 use serde_json::{Map, Value, json};
 

@@ -1,7 +1,7 @@
 //! `sealog admin key`.
 
 use clap::{ArgMatches, Command};
-use sealog_client::Method;
+use sealog_client::http::Method;
 use serde_json::Map;
 
 use super::super::exit::Failure;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use clap::{Arg, ArgMatches, Command};
-use sealog_client::{Client, Method};
+use sealog_client::http::{Client, Method};
 use serde_json::{Map, Value};
 
 use super::super::exit::{Exit, Failure};

@@ -15,7 +15,7 @@
 //!
 //! An outage is not looked for: the client's own retries can hide a restart.
 
-use sealog_client::Client;
+use sealog_client::http::Client;
 
 use super::super::exit::{Exit, Failure};
 use super::super::listing::Filters;

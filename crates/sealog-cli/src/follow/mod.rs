@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use sealog_client::Client;
+use sealog_client::http::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::connect::{self, Key};

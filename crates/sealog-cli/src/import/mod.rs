@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use sealog_client::{Client, ClientError};
+use sealog_client::http::{Client, ClientError};
 use serde_json::json;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};

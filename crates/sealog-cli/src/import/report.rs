@@ -13,7 +13,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use sealog_client::ClientError;
+use sealog_client::http::ClientError;
 use serde_json::json;
 
 use super::super::exit::Failure;

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use indicatif::{HumanCount, ProgressBar};
-use sealog_client::ClientError;
+use sealog_client::http::ClientError;
 
 use super::super::exit::Failure;
 use super::super::file_flags;

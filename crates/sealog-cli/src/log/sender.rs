@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar};
-use sealog_client::{Client, ClientError};
+use sealog_client::http::{Client, ClientError};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::task::{Id, JoinError, JoinSet};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use sealog_client::{Client, Retries, Settings};
+use sealog_client::http::{Client, Retries, Settings};
 use serde_json::{Value, json};
 
 use sealog_cli::exit::Failure;

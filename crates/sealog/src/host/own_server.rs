@@ -9,7 +9,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use sealog_client::Client;
+use sealog_client::http::Client;
 
 pub(super) fn client(listen: SocketAddr, is_tls: bool, timeout: Duration) -> Result<Client, String> {
     if listen.port() == 0 {

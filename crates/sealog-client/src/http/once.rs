@@ -8,8 +8,8 @@ use http_body_util::Full;
 use hyper::Request;
 use hyper::header::{CONTENT_TYPE, HOST};
 
-use crate::address::Address;
-use crate::connection::Connector;
+use crate::http::address::Address;
+use crate::http::connection::Connector;
 
 /// Where to, and whom to believe there.
 #[derive(Debug)]

@@ -1,13 +1,15 @@
 //! Connections to the service, plain or with TLS.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -15,9 +17,12 @@ use tokio_rustls::rustls::crypto::{self, CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use crate::address::Address;
+use crate::http::address::Address;
 
 pub(crate) type Sender = SendRequest<Full<Bytes>>;
+
+/// What has happened if the first byte of an answer begins a TLS record.
+pub(crate) const SPEAKS_TLS: &str = "the port speaks TLS";
 
 #[derive(Clone)]
 pub(crate) struct Connector {
@@ -41,6 +46,10 @@ impl Connector {
         if roots.is_empty() {
             return Err("this system has no root certificates: install them (ca-certificates on Debian), or set SSL_CERT_FILE to a file".into());
         }
+        Connector::rooted(roots)
+    }
+
+    fn rooted(roots: RootCertStore) -> Result<Connector, String> {
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
@@ -68,7 +77,7 @@ impl Connector {
         let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
         stream.set_nodelay(true)?;
         match &self.tls {
-            None => begin(stream).await,
+            None => begin(Plain { stream, has_begun: false }).await,
             Some(tls) => {
                 let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
                 begin(tls.connect(name, stream).await?).await
@@ -115,6 +124,64 @@ impl ServerCertVerifier for Anyone {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A connection without TLS. It notices a TLS record in place of an answer, which would otherwise be an
+/// answer that is not HTTP.
+struct Plain {
+    stream: TcpStream,
+    has_begun: bool,
+}
+
+impl AsyncRead for Plain {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        if let Some(first) = buffer.filled().get(before)
+            && !self.has_begun
+        {
+            self.has_begun = true;
+            // An alert, or a handshake.
+            if matches!(first, 0x15 | 0x16) {
+                return Poll::Ready(Err(io::Error::other(SPEAKS_TLS)));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Plain {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, data)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
     }
 }
 

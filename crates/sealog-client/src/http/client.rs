@@ -1,23 +1,17 @@
 //! Requests and their answers.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
-use hyper::{Method, Request};
+use hyper::Method;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use zeroize::Zeroizing;
 
-use crate::address::Address;
-use crate::connection::{Connector, Sender};
-use crate::error::{ClientError, Problem};
-use crate::retry::{Retries, Tried};
-
-/// The longest answer that is read: a page of 100 events of 2 MB each fits.
-const BODY_MAX: usize = 256 << 20;
-/// Connections that are kept for the next request.
-const IDLE_MAX: usize = 16;
+use crate::http::address::Address;
+use crate::http::connection::Connector;
+use crate::http::error::{ClientError, Problem};
+use crate::http::retry::{Retries, Tried};
+use crate::http::wire::{Answer, Cut, Outgoing, Wire};
 
 #[derive(Debug)]
 pub struct Settings {
@@ -30,22 +24,12 @@ pub struct Settings {
 
 #[derive(Debug)]
 pub struct Client {
-    address: Address,
+    wire: Wire,
     /// As it was given, for messages.
     url: String,
     authorization: Option<HeaderValue>,
-    connector: Connector,
-    idle: Mutex<Vec<Sender>>,
     timeout: Duration,
     retries: Retries,
-}
-
-/// An answer; one with a status from 200 to 299, except from [`Client::probe`].
-#[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: HeaderMap,
-    pub body: Bytes,
 }
 
 impl Answer {
@@ -86,11 +70,9 @@ impl Client {
             }
         };
         Ok(Client {
-            connector: connector(&address)?,
+            wire: Wire::new(address.clone(), connector(&address)?),
             url: settings.url,
-            address,
             authorization,
-            idle: Mutex::new(Vec::new()),
             timeout: settings.timeout,
             retries: settings.retries,
         })
@@ -213,81 +195,25 @@ impl Client {
         body: Bytes,
         idempotency_key: Option<&str>,
     ) -> Result<Answer, ClientError> {
-        let unreachable = |why: String| ClientError::Unreachable { address: self.url.clone(), why };
-        let request = || {
-            let mut request = Request::builder()
-                .method(method)
-                .uri(format!("{}{path}", self.address.prefix))
-                .header(HOST, &self.address.authority)
-                .header(USER_AGENT, concat!("sealog/", env!("CARGO_PKG_VERSION")));
-            if let Some(authorization) = &self.authorization {
-                request = request.header(AUTHORIZATION, authorization);
-            }
-            if *method == Method::POST || *method == Method::PATCH {
-                request = request.header(CONTENT_TYPE, "application/json");
-            }
-            if let Some(key) = idempotency_key {
-                request = request.header("Idempotency-Key", key);
-            }
-            request.body(Full::new(body.clone())).map_err(|error| ClientError::Foreign {
-                status: 0,
-                why: format!("cannot send the request: {error}"),
-            })
-        };
-        // A connection that was kept may have been closed by the other side meanwhile: then one more attempt
-        // at once, on a new one. Not for a change that could be done twice: whether the other side has heard
-        // it before it closed is not known.
+        let agent = HeaderValue::from_static(concat!("sealog/", env!("CARGO_PKG_VERSION")));
+        let mut headers = vec![(USER_AGENT, agent)];
+        headers.extend(self.authorization.clone().map(|value| (AUTHORIZATION, value)));
+        if *method == Method::POST || *method == Method::PATCH {
+            headers.push((CONTENT_TYPE, HeaderValue::from_static("application/json")));
+        }
+        let unsendable =
+            |why: String| ClientError::Foreign { status: 0, why: format!("cannot send the request: {why}") };
+        if let Some(key) = idempotency_key {
+            let key = HeaderValue::try_from(key).map_err(|error| unsendable(error.to_string()))?;
+            headers.push((HeaderName::from_static("idempotency-key"), key));
+        }
         let may_repeat = *method == Method::GET || idempotency_key.is_some();
-        let kept = self.kept().await;
-        let is_kept = kept.is_some();
-        let mut sender = match kept {
-            Some(sender) => sender,
-            None => self.connect().await?,
-        };
-        let answered = match sender.send_request(request()?).await {
-            Err(_) if is_kept && may_repeat => {
-                sender = self.connect().await?;
-                sender.send_request(request()?).await
-            }
-            answered => answered,
-        };
-        let (head, body) = answered.map_err(|error| unreachable(reason(&error)))?.into_parts();
-        let status = head.status.as_u16();
-        let body = Limited::new(body, BODY_MAX).collect().await;
-        let body = body.map_err(|error| unreachable(reason(&*error)))?.to_bytes();
-        self.keep(sender);
-        Ok(Answer { status, headers: head.headers, body })
+        let outgoing = Outgoing { method: method.clone(), path: path.to_owned(), headers, body, may_repeat };
+        self.wire.exchange(&outgoing).await.map_err(|cut| match cut {
+            Cut::Request(why) => unsendable(why),
+            cut => ClientError::Unreachable { address: self.url.clone(), why: cut.why() },
+        })
     }
-
-    async fn connect(&self) -> Result<Sender, ClientError> {
-        let connected = self.connector.connect(&self.address).await;
-        connected.map_err(|error| ClientError::Unreachable { address: self.url.clone(), why: reason(&error) })
-    }
-
-    async fn kept(&self) -> Option<Sender> {
-        loop {
-            let mut sender = self.idle.lock().expect("no holder panics").pop()?;
-            if sender.ready().await.is_ok() {
-                return Some(sender);
-            }
-        }
-    }
-
-    fn keep(&self, sender: Sender) {
-        let mut idle = self.idle.lock().expect("no holder panics");
-        if !sender.is_closed() && idle.len() < IDLE_MAX {
-            idle.push(sender);
-        }
-    }
-}
-
-/// The innermost cause says what has happened; those around it say only that something has.
-fn reason(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }
 
 #[cfg(test)]

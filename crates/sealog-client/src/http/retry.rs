@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::ClientError;
+use crate::http::error::ClientError;
 
 /// How often, and how long in between.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ impl Retries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Problem;
+    use crate::http::error::Problem;
 
     fn refused(status: u16, code: &str, retry_after: Option<u64>) -> ClientError {
         let retry_after = retry_after.map(Duration::from_secs);

@@ -39,6 +39,10 @@ impl Address {
         if authority.as_str().contains('@') {
             return Err(format!("{hint}: remove the user name and password"));
         }
+        // `Uri` forgets it.
+        if url.contains('#') {
+            return Err(format!("{hint}: remove the fragment after the number sign"));
+        }
         if uri.query().is_some() {
             return Err(format!("{hint}: remove the query after the question mark"));
         }
@@ -95,6 +99,7 @@ mod tests {
             "http://",
             "http://me:secret@x",
             "http://x?y=1",
+            "http://x#y",
             "http:/x",
             "a b",
         ] {
