@@ -1,6 +1,7 @@
 //! Connections to the service, plain or with TLS.
 
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -14,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{self, CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
@@ -47,6 +49,21 @@ impl Connector {
             return Err("this system has no root certificates: install them (ca-certificates on Debian), or set SSL_CERT_FILE to a file".into());
         }
         Connector::rooted(roots)
+    }
+
+    /// Believes the authorities of this file alone.
+    pub fn believing(address: &Address, file: &Path) -> Result<Connector, String> {
+        let mut roots = RootCertStore::empty();
+        let certificates =
+            CertificateDer::pem_file_iter(file).map_err(|error| format!("cannot read it: {error}"))?;
+        for certificate in certificates {
+            let certificate = certificate.map_err(|error| format!("has a malformed certificate: {error}"))?;
+            roots.add(certificate).map_err(|error| format!("has an unusable certificate: {error}"))?;
+        }
+        if roots.is_empty() {
+            return Err("has no certificate in PEM form".into());
+        }
+        if address.is_tls { Connector::rooted(roots) } else { Ok(Connector { tls: None }) }
     }
 
     fn rooted(roots: RootCertStore) -> Result<Connector, String> {

@@ -13,7 +13,7 @@ const LINES: [(&str, usize); 18] = [
     ("sealog-bench", 6_700),
     ("sealog-cases", 5_700),
     ("sealog-cli", 6_000),
-    ("sealog-client", 600),
+    ("sealog-client", 4_000),
     ("sealog-control", 8_900),
     ("sealog-core", 3_600),
     ("sealog-dashboard", 15_500),

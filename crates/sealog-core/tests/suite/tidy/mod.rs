@@ -44,7 +44,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
         "sealog-dashboard",
         &["sealog-core", "sealog-cases", "sealog-engine", "sealog-store", "sealog-control", "sealog-service"],
     ),
-    ("sealog-client", &[]),
+    ("sealog-client", &["sealog-core"]),
     ("sealog-cli", &["sealog-client", "sealog-core", "sealog-formats"]),
     (
         "sealog-backup",
