@@ -52,18 +52,21 @@ sdk: _sealog
     SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/python/check
     SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/typescript/check
     SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/go/check
+    SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/rust/check
 
 # Each library with its spool, its application killed thirty times and the server twenty: nothing lost, nothing twice, in order.
 sdk-ledgers: _sealog
     SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" python3 sdk/python/tests/ledger.py
     SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" node sdk/typescript/test/ledger.mjs 30 20
     SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/go/check ledger
+    SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/rust/check ledger
 
 # What `enqueue` costs: at most 3 times the serialisation of the event in the same process, 10 times with a spool. In Go also at least half of the server's batch rate.
 sdk-costs: _sealog
     python3 sdk/python/bench.py --check
     cd sdk/typescript && { [ -d node_modules ] || npm ci --silent --no-audit --no-fund; } && node build.mjs && node --expose-gc bench.mjs
     SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/go/check costs
+    SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/rust/check costs
 
 # As `cargo test` builds it (an example brings in the features that tests have), so that nothing is built twice.
 _sealog:
