@@ -299,6 +299,13 @@ pub fn root_from_path(leaf: Hash, index: u64, size: u64, path: &[Hash]) -> Resul
     Ok(climb(leaf, index, path, inner))
 }
 
+/// The root of the tree that ends with the leaf. An inclusion proof shows it, too: the siblings on the left
+/// are all of the older tree. So a proof of its last leaf shows that an older tree begins a newer one.
+pub fn root_up_to(leaf: Hash, index: u64, size: u64, path: &[Hash]) -> Result<Hash, ProofError> {
+    root_from_path(leaf, index, size, path)?;
+    Ok(climb_left(leaf, index, path, inner_levels(index, size)))
+}
+
 pub fn verify_inclusion(
     leaf: Hash,
     index: u64,
@@ -346,14 +353,7 @@ pub fn verify_consistency(
         Some((seed, rest)) if !is_whole => (*seed, rest),
         _ => (*old_root, path),
     };
-    // Siblings on the right belong to the newer tree alone.
-    let mut old_found = seed;
-    for (at, sibling) in path.iter().enumerate() {
-        if at >= inner || index >> at & 1 == 1 {
-            old_found = node_hash(sibling, &old_found);
-        }
-    }
-    if old_found != *old_root {
+    if climb_left(seed, index, path, inner) != *old_root {
         return Err(ProofError::OldRoot);
     }
     if climb(seed, index, path, inner) == *root { Ok(()) } else { Err(ProofError::Root) }
@@ -409,6 +409,14 @@ fn climb(seed: Hash, index: u64, path: &[Hash], inner: usize) -> Hash {
             node_hash(&hash, sibling)
         }
     })
+}
+
+/// The same in the older tree, which ends where the seed does: siblings on the right belong to the newer tree
+/// alone.
+fn climb_left(seed: Hash, index: u64, path: &[Hash], inner: usize) -> Hash {
+    let is_left = |at: usize| at >= inner || index >> at & 1 == 1;
+    let left = path.iter().enumerate().filter(|(at, _)| is_left(*at));
+    left.fold(seed, |hash, (_, sibling)| node_hash(sibling, &hash))
 }
 
 /// At how many levels the path of a leaf differs from the path of the last leaf.

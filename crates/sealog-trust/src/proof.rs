@@ -251,6 +251,11 @@ impl EventProof {
     /// The text of the store log's entry that has this event, if the proof is right. Whether the store log
     /// has that entry is for [`TlogProof::verify`] to say.
     pub fn entry(&self, event: &StoredEvent) -> Result<String, EventError> {
+        Ok(self.lead(event)?.entry)
+    }
+
+    /// The entry, and what the proof says of the chain if the store log has it.
+    pub fn lead(&self, event: &StoredEvent) -> Result<Lead, EventError> {
         let sealed = &event.sealed;
         if sealed.chain_seq != self.chain_seq {
             return Err(EventError::Seq { proof: self.chain_seq, event: sealed.chain_seq });
@@ -278,9 +283,22 @@ impl EventProof {
         // Seq 0 wraps round to an index that no tree has.
         let index = self.chain_seq.wrapping_sub(1);
         let root = merkle::root_from_path(leaf, index, self.size, &self.path).map_err(EventError::Path)?;
+        let up_to = merkle::root_up_to(leaf, index, self.size, &self.path).map_err(EventError::Path)?;
         let tag = Tag::of(event.chain(self.mode));
-        self.head.entry(tag, self.size, root).map_err(EventError::Trie)
+        let entry = self.head.entry(tag, self.size, root).map_err(EventError::Trie)?;
+        Ok(Lead { entry, tag, root, up_to })
     }
+}
+
+/// Where a proof of an event leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lead {
+    pub entry: String,
+    pub tag: Tag,
+    /// Of the chain's tree.
+    pub root: Hash,
+    /// Of the tree that ends with the event.
+    pub up_to: Hash,
 }
 
 /// What goes into `extra`.
