@@ -131,6 +131,11 @@ impl Policy {
         &self.witnesses
     }
 
+    /// Whether a checkpoint must be cosigned at all.
+    pub fn needs_witnesses(&self) -> bool {
+        self.quorum.is_some()
+    }
+
     pub fn verify(&self, note: &Note) -> Result<Accepted, Refused> {
         let checkpoint = Checkpoint::parse(note.text()).map_err(Refused::Malformed)?;
         let origin = || checkpoint.origin.clone();

@@ -24,8 +24,8 @@ const LINES: [(&str, usize); 18] = [
     ("sealog-service", 10_600),
     ("sealog-store", 18_700),
     ("sealog-testing", 2_200),
-    ("sealog-trust", 2_100),
-    ("sealog-verify", 600),
+    ("sealog-trust", 3_300),
+    ("sealog-verify", 700),
 ];
 const ENDS: [&str; 5] = ["rs", "html", "css", "js", "sql"];
 
