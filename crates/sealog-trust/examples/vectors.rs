@@ -6,6 +6,9 @@
 //! includes this file, compares it with what is checked in, and runs every case. The seeds of the fuzzers are
 //! cases of these files.
 
+#[path = "support/verify.rs"]
+pub(crate) mod verify;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +30,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 fn main() -> std::io::Result<()> {
-    for (name, text) in files(&all()) {
+    for (name, text) in files(&all()).into_iter().chain(files(&[("verify", verify::cases())])) {
         let path = root().join(name);
         std::fs::create_dir_all(path.parent().expect("a file is in a folder"))?;
         std::fs::write(path, text)?;
