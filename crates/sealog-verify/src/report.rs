@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use sealog_core::audit::{Fault, Outcome};
-use sealog_core::json;
 use sealog_core::verify::Reason;
+use sealog_trust::verdict::{printable, quoted};
 
 /// For a person.
 pub(crate) fn in_words(outcome: &Outcome) -> String {
@@ -141,24 +141,6 @@ pub(crate) fn in_json(outcome: &Outcome) -> String {
         unchecked.join(",")
     );
     body
-}
-
-/// Text from the input without what could steer a terminal: a forged event must not paint over its own
-/// verdict.
-fn printable(text: &str) -> String {
-    const CHARACTERS_MAX: usize = 200;
-    let cut = if text.chars().nth(CHARACTERS_MAX).is_some() { "..." } else { "" };
-    let safe = |character: char| match character {
-        ' '..='~' => character.to_string(),
-        other => other.escape_unicode().to_string(),
-    };
-    text.chars().take(CHARACTERS_MAX).map(safe).chain([cut.to_owned()]).collect()
-}
-
-fn quoted(text: &str) -> String {
-    let mut out = Vec::new();
-    json::put_string(text, &mut out);
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 fn events_in_words(outcome: &Outcome) -> String {

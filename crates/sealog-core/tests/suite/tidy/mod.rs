@@ -76,7 +76,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "sealog-dashboard",
         ],
     ),
-    ("sealog-verify", &["sealog-core"]),
+    ("sealog-verify", &["sealog-core", "sealog-trust"]),
     (TESTING, &["sealog-core", "sealog-store"]),
 ];
 const TESTING: &str = "sealog-testing";
