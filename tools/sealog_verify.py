@@ -164,13 +164,14 @@ EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
 class Event:
-    """What the checks need to know of an event. `problem` says why it is malformed, if it is."""
+    """What the checks need to know of an event. `problem` says why it is malformed, if it is; `other` has the fields that
+    the hash does not cover."""
 
-    __slots__ = ("seq", "hash", "chain", "log_id", "ms", "prev_hash", "computed", "problem")
+    __slots__ = ("seq", "hash", "chain", "log_id", "ms", "prev_hash", "computed", "problem", "other")
 
     def __init__(self, seq, hash_, chain=None, log_id=None, ms=None, prev_hash=None, payload=None, problem=None):
         self.seq, self.hash, self.chain, self.log_id = seq, hash_, chain, log_id
-        self.ms, self.prev_hash, self.problem = ms, prev_hash, problem
+        self.ms, self.prev_hash, self.problem, self.other = ms, prev_hash, problem, ()
         if not problem:  # the rule of docs/format.md, section 1
             self.computed = hashlib.sha256(b"%s%s%d" % (prev_hash.encode(), payload, ms)).hexdigest()
 
@@ -204,7 +205,9 @@ def event_from_fields(fields):
     ids = (b'"tenant_id"', b'"project_id"', b'"log_id"', b'"prev_hash"')
     tenant, project, log_id, prev_hash = (values[key][1:-1].decode() for key in ids)
     payload = b"{%s}" % b",".join([key + b":" + values.get(key, b"null") for key in PAYLOAD])
-    return Event(seq, hash_, (tenant, project), log_id, ms, prev_hash, payload)
+    event = Event(seq, hash_, (tenant, project), log_id, ms, prev_hash, payload)
+    event.other = [pair for pair in fields if pair[0] not in SHAPES]
+    return event
 
 
 # --- 3. The checks on a chain -----------------------------------------------------------------------------------------
@@ -799,11 +802,16 @@ throughout, plain or gzip. Several files are read as one. All events must be of 
 copy or with Sealog stopped; in a store in use, the write that is under way looks like a torn tail. Old test events are
 dropped; each drop has a record in the system chain, which is in the live log. Index files are not looked at.
 
+With a proof or a checkpoint, the report names every attack that was found (origin, signature, quorum, fork, rollback,
+root, leaf, annotations, schema, time, beside those above), and in words what was not shown. --key, --proof,
+--checkpoint and --consistency can be repeated. This needs sealog_trust.py beside this file.
+
 exit codes: 0 valid, 10 broken, 2 wrong usage or unreadable input
 
 examples:
   sealog_verify.py --expect 4711:9f2c...e1a0 export.ndjson.gz
   curl -s -H "Authorization: Bearer $KEY" "$URL/v1/events?limit=100" | sealog_verify.py -
+  sealog_verify.py --key "$VKEY" --checkpoint kept.txt --proof 4711.tlog-proof export.ndjson
   sealog_verify.py --data DIR
   sealog_verify.py --data DIR --export PROJECT_ID | sealog_verify.py --expect 4711:9f2c...e1a0 -
 """
@@ -830,6 +838,48 @@ def verify_text(names, expected):
     if not chain.checked and not expected:
         raise Unreadable("there are no events in the input")
     return chain.result()
+
+
+def verify_trust(args):
+    """Events, proofs and checkpoints together, by sealog_trust.py, which lies beside this file."""
+    sys.modules.setdefault("sealog_verify", sys.modules[__name__])
+    import sealog_trust as st
+
+    def read(names, most, parse):
+        out = []
+        for name in names:
+            with open(name, "rb") as file:
+                data = file.read(most + 1)  # What is longer is refused, and must not fill the memory.
+            try:
+                out.append(parse(name, data))
+            except st.Refused as refused:
+                raise Unreadable("%s: %s" % (st.printable(name), refused)) from None
+        return out
+
+    policy = None
+    if args.policy:
+        policy = read([args.policy], 1 << 18, lambda _, data: st.Policy(data))[0]
+    elif args.key:
+        try:
+            policy = st.policy_of_keys(args.key)
+        except st.Refused as refused:
+            raise Unreadable("--key: %s" % refused) from None
+    kept = read(args.checkpoint, 1 << 20, st.Kept)
+    proofs = read(args.proof, (1 << 20) + (1 << 17), st.Given)
+    consistency = read(args.consistency, 1 << 16, st.Consistency)
+    trial = st.Trial(policy, kept, proofs, consistency, args.expect if args.files else None)
+    needed = trial.needs_events()
+    if needed:
+        raise Unreadable("%s: give event #%d, too: the proof is about it" % (needed.name, needed.seq))
+    for event in oldest_first(events_of(args.files)):
+        if not trial.add(event):
+            break
+        progress(trial.chain.checked)
+    if trial.chain and not trial.chain.checked and not args.expect:
+        raise Unreadable("there are no events in the input")
+    result = trial.judge()
+    print(st.in_json(result) if args.json else st.in_words(result))
+    return 0 if result["valid"] else 10
 
 
 def verify_data(path, mode, project=None):
@@ -908,14 +958,25 @@ def main():
     parser.add_argument("files", nargs="*", metavar="FILE", help="events as text; - for standard input")
     heads = {"action": "append", "default": [], "type": parse_head, "metavar": "SEQ:HASH"}
     parser.add_argument("--expect", **heads, help="a head noted earlier; can be repeated")
+    file = {"action": "append", "default": [], "metavar": "FILE"}
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument("--key", action="append", default=[], metavar="VKEY", help="the vkey of a log that is believed")
+    who.add_argument("--policy", "--witness-policy", metavar="FILE", help="which logs and witnesses are believed")
+    parser.add_argument("--proof", **file, help="a proof of an event or of a chain's head (*.tlog-proof)")
+    parser.add_argument("--checkpoint", **file, help="a checkpoint that was kept earlier")
+    parser.add_argument("--consistency", **file, help="a consistency proof between two checkpoints")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument("--data", metavar="DIR", help="check the data directory of an embedded store, or one log in it")
     parser.add_argument("--export", metavar="PROJECT_ID", help="with --data: print this project's events, one a line")
     parser.add_argument("--mode", choices=MODES, help="with --data: only this log; --export takes live unless told")
     parser.add_argument("--vectors", metavar="DIR", help="run the test vectors in DIR")
     args = parser.parse_args()
-    if bool(args.files) + bool(args.data) + bool(args.vectors) != 1:
+    is_trial = bool(args.key or args.policy or args.proof or args.checkpoint or args.consistency)
+    has_input = bool(args.files or args.proof or args.checkpoint)
+    if has_input + bool(args.data) + bool(args.vectors) != 1:
         parser.error("give files, or --data, or --vectors")
+    if is_trial and not has_input:
+        parser.error("--key, --policy and --consistency go with files, --proof or --checkpoint")
     if (args.export or args.mode) and not args.data:
         parser.error("--export and --mode go with --data")
     if args.expect and not args.files:
@@ -931,6 +992,8 @@ def main():
             project = args.export and str(uuid.UUID(args.export))
             both = os.path.isdir(os.path.join(args.data, "live"))
             result = verify_data(args.data, args.mode or ("live" if project and both else None), project)
+        elif is_trial:
+            return verify_trust(args)
         else:
             result = verify_text(args.files, args.expect)
     except (Unreadable, OSError, ValueError) as error:

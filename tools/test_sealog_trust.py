@@ -10,10 +10,12 @@ import os
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 TOOLS = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, TOOLS)
 import sealog_trust as st  # noqa: E402
+import sealog_verify as sv  # noqa: E402
 
 VECTORS = os.path.join(TOOLS, "..", "vectors", "trust")
 
@@ -125,6 +127,91 @@ class Vectors(unittest.TestCase):
                     json.dump({"cases": [case]}, file)
             code, lines = self.run_vectors(directory)
         self.assertEqual((code, lines[-1]), (10, "0 passed, %d failed" % len(st.FILES)))
+
+
+class Verdicts(unittest.TestCase):
+    """The cases of verify.json: files, arguments, exit code and words."""
+
+    @classmethod
+    def setUpClass(cls):
+        with open(os.path.join(VECTORS, "verify.json"), encoding="utf-8") as file:
+            cls.cases = json.load(file)["cases"]
+
+    def fails(self, case):
+        """What the program says, if that is not what the case says; its files are in the current directory."""
+        for name, text in case["files"].items():
+            with open(name, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            with unittest.mock.patch.object(sys, "argv", ["sealog_verify.py", *case["arguments"]]):
+                try:
+                    code = sv.main()
+                except Exception as error:  # of a mutant
+                    return repr(error)
+        said = "sealog_verify: %s\n" % case["text"] if case["exit"] == 2 else case["text"]
+        return (out.getvalue() + err.getvalue(), code) != (said, case["exit"]) and out.getvalue() + err.getvalue()
+
+    def run_in_directory(self, check):
+        with tempfile.TemporaryDirectory() as directory:
+            before = os.getcwd()
+            os.chdir(directory)
+            try:
+                check()
+            finally:
+                os.chdir(before)
+
+    def test_every_case_has_its_exit_code_and_words(self):
+        def check():
+            for case in self.cases:
+                self.assertFalse(self.fails(case), case["name"])
+
+        self.run_in_directory(check)
+
+    def test_a_verifier_that_leaves_out_a_step_fails_a_case(self):
+        def check():
+            for step in st.STEPS:
+                others = [one for one in st.STEPS if one != step]
+                with unittest.mock.patch.object(st, "STEPS", others):
+                    self.assertTrue(any(map(self.fails, self.cases)), step[0])
+
+        self.run_in_directory(check)
+
+    def test_a_verifier_that_leaves_out_a_check_below_fails_a_case(self):
+        nothing = lambda *_: None
+        mutants = {
+            "ed25519_verify": lambda *_: True, "check_place": nothing, "check_length": nothing,
+            "verify_consistency": nothing, "verify_inclusion": nothing, "public_point": lambda _: True,
+            "is_name": lambda _: True, "differing": nothing, "trie_climb": lambda _tag, end, _path: end,
+            "commitment": lambda salt, _: salt * 2, "printable": str,
+        }  # fmt: skip
+
+        def check():
+            for name, mutant in mutants.items():
+                with unittest.mock.patch.object(st, name, mutant):
+                    self.assertTrue(any(map(self.fails, self.cases)), name)
+
+        self.run_in_directory(check)
+
+    def test_no_changed_bit_of_a_proof_or_an_event_passes(self):
+        case = next(case for case in self.cases if case["name"] == "an event and its proof")
+
+        def check():
+            self.assertFalse(self.fails(case))
+            for name, text in case["files"].items():
+                for bit in range(3, 8 * len(text.encode()) - 8, 97):  # not the last line feed of the events
+                    data = bytearray(text.encode())
+                    data[bit // 8] ^= 1 << bit % 8
+                    with open(name, "wb") as file:
+                        file.write(data)
+                    argv = ["sealog_verify.py", *case["arguments"]]
+                    with unittest.mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(io.StringIO()):
+                        with contextlib.redirect_stderr(io.StringIO()):
+                            self.assertIn(sv.main(), (2, 10), (name, bit))
+                with open(name, "w", encoding="utf-8", newline="") as file:
+                    file.write(text)
+
+        self.run_in_directory(check)
 
 
 if __name__ == "__main__":

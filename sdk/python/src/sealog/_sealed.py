@@ -147,13 +147,14 @@ EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
 class Event:
-    """What the checks need to know of an event. `problem` says why it is malformed, if it is."""
+    """What the checks need to know of an event. `problem` says why it is malformed, if it is; `other` has the fields that
+    the hash does not cover."""
 
-    __slots__ = ("seq", "hash", "chain", "log_id", "ms", "prev_hash", "computed", "problem")
+    __slots__ = ("seq", "hash", "chain", "log_id", "ms", "prev_hash", "computed", "problem", "other")
 
     def __init__(self, seq, hash_, chain=None, log_id=None, ms=None, prev_hash=None, payload=None, problem=None):
         self.seq, self.hash, self.chain, self.log_id = seq, hash_, chain, log_id
-        self.ms, self.prev_hash, self.problem = ms, prev_hash, problem
+        self.ms, self.prev_hash, self.problem, self.other = ms, prev_hash, problem, ()
         if not problem:  # the rule of docs/format.md, section 1
             self.computed = hashlib.sha256(b"%s%s%d" % (prev_hash.encode(), payload, ms)).hexdigest()
 
@@ -187,7 +188,9 @@ def event_from_fields(fields):
     ids = (b'"tenant_id"', b'"project_id"', b'"log_id"', b'"prev_hash"')
     tenant, project, log_id, prev_hash = (values[key][1:-1].decode() for key in ids)
     payload = b"{%s}" % b",".join([key + b":" + values.get(key, b"null") for key in PAYLOAD])
-    return Event(seq, hash_, (tenant, project), log_id, ms, prev_hash, payload)
+    event = Event(seq, hash_, (tenant, project), log_id, ms, prev_hash, payload)
+    event.other = [pair for pair in fields if pair[0] not in SHAPES]
+    return event
 
 
 # --- 3. The checks on a chain -----------------------------------------------------------------------------------------
