@@ -15,7 +15,7 @@
 
 const inNode = Boolean(globalThis.process?.versions?.node);
 const load = async (...names) => Object.assign({}, ...(await Promise.all(names.map((name) => import(name)))));
-const node = inNode && (await load("node:crypto", "node:fs", "node:url", "node:util", "node:zlib"));
+const node = inNode && (await load("node:buffer", "node:crypto", "node:fs", "node:url", "node:util", "node:zlib"));
 const sha256 = (text) => node.createHash("sha256").update(text, "utf8").digest("hex");
 
 /** For input that is not what it should be; `at` is the index of the first wrong character. */
@@ -193,7 +193,7 @@ const FIELDS = {
 const MAY_BE_ABSENT = ["actor_id", "resource", "metadata"];
 
 /** Cuts these fields out of an event's raw text. `malformed` tells of the first that is not as it has to be. */
-function readEvent(raw) {
+export function readEvent(raw) {
   const { canonical, items } = scanWhole(raw);
   const texts = new Map(Object.keys(FIELDS).map((name) => [`"${name}"`, []]));
   if (canonical[0] === "{") for (const { key, text } of items) texts.get(key)?.push(text);
@@ -253,7 +253,7 @@ export function verify(rawEvents, expects = [], digest = sha256) {
   const first = events[0];
   const firstSeq = first?.seq ?? 1n;
   const unchecked = heads.filter((head) => head.seq < firstSeq - 1n).map((head) => head.text);
-  const about = { tenant: first?.tenant_id, project: first?.project_id, unchecked, detail: "" };
+  const about = { tenant: first?.tenant_id, project: first?.project_id, unchecked, detail: "", last: null, ids: null };
   const number = (seq) => (Number.isSafeInteger(Number(seq)) ? Number(seq) : seq);
   const result = (checked, last, hash, reason) => ({
     valid: !reason, checked, first_seq: number(firstSeq), last_seq: number(last),
@@ -261,11 +261,13 @@ export function verify(rawEvents, expects = [], digest = sha256) {
   });
 
   let before = null;
+  if (first && !first.malformed) about.ids = { tenant_id: first.tenant_id.slice(1, -1), project_id: first.project_id.slice(1, -1) };
   for (const [i, event] of events.entries()) {
     const reason = fault(event, before, first, headsAt, digest);
     about.detail = event.malformed;
     if (reason) return result(i + 1, event.seq ?? (before?.seq ?? 0n) + 1n, event.hash, reason);
     before = event;
+    about.last = event.seq; // the last that passed
   }
   const last = before?.seq ?? 0n;
   const missing = heads.find((head) => head.seq > last);
@@ -290,12 +292,16 @@ export async function verifyAsync(rawEvents, expects = []) {
 const HELP = `Checks exported Sealog events: that none was altered, removed, added or moved.
 
   node sealog_verify.mjs [--json] [--expect SEQ:HASH]... FILE...
+  node sealog_verify.mjs [--key VKEY]... [--proof FILE]... [--checkpoint FILE]... [--consistency FILE]... [FILE...]
   node sealog_verify.mjs --vectors DIR
 
 FILE (- for stdin) is NDJSON, saved API pages, a JSON array of events, or several of these in a row; plain or gzip.
 Files are read in the order given, as one sequence: oldest event first, or newest first, throughout.
 --expect gives a head noted earlier: the chain has to have that hash at that chain_seq. Without one, nothing can
 tell whether events were cut off at the end. --vectors runs the test vectors in DIR.
+--proof is a proof of an event or of a chain's head (*.tlog-proof), --checkpoint a checkpoint that was kept earlier,
+--consistency a proof between two checkpoints. --key is the vkey of a log that is believed, or --policy FILE says which
+logs and witnesses are. The report names every attack that was found, and in words what was not shown.
 The hash covers log_id, tenant_id, action, actor_id, resource, metadata, timestamp and prev_hash, no other field.
 Exit code: 0 valid, 10 broken, 2 wrong usage or unreadable input.`;
 
@@ -346,6 +352,18 @@ async function readFile(file) {
   }
 }
 
+/** The bytes of a file, and no more than one above `most`: what is longer is refused, and must not fill the memory. */
+function readStart(file, most) {
+  const [handle, bytes] = [node.openSync(file), node.Buffer.alloc(most + 1)];
+  try {
+    let length = 0;
+    for (let count = -1; count !== 0; length += count) count = node.readSync(handle, bytes, length, bytes.length - length);
+    return bytes.subarray(0, length);
+  } finally {
+    node.closeSync(handle);
+  }
+}
+
 function runVectors(dir) {
   let passed = 0;
   const failed = [];
@@ -373,16 +391,27 @@ function runVectors(dir) {
 
 async function main(args) {
   const [text, flag] = [{ type: "string" }, { type: "boolean" }];
-  const options = { expect: { ...text, multiple: true }, vectors: text, json: flag, help: flag };
+  const many = { ...text, multiple: true };
+  const options = { expect: many, key: many, policy: text, "witness-policy": text, proof: many, checkpoint: many,
+    consistency: many, vectors: text, json: flag, help: flag };
   const { values, positionals: files } = node.parseArgs({ args, options, allowPositionals: true });
   if (values.help) return console.log(HELP), 0;
-  if ((values.vectors === undefined) === (files.length === 0)) throw new Error("give files or --vectors (see --help)");
+  values.policy ??= values["witness-policy"];
+  const hasInput = files.length > 0 || values.proof || values.checkpoint;
+  if ((values.vectors === undefined) === !hasInput) throw new Error("give files or --vectors (see --help)");
+  if (values.key && values.policy) throw new Error("give --key or --policy, not both");
   if (values.vectors !== undefined) return runVectors(values.vectors);
   const expects = values.expect ?? [];
   expects.forEach(readHead); // so that a mistyped one is refused at once
   const events = [];
   for (const file of files) for (const event of await readFile(file)) events.push(event);
-  if (events.length === 0 && expects.length === 0) throw new Error("no events in the input");
+  if (files.length > 0 && events.length === 0 && expects.length === 0) throw new Error("no events in the input");
+  if (values.key || values.policy || values.proof || values.checkpoint || values.consistency) {
+    const { judge, trustInJson, trustInWords } = await import("./sealog_trust.mjs");
+    const result = judge(values, readStart, files.length > 0 ? events : null);
+    console.log(values.json ? trustInJson(result) : trustInWords(result));
+    return result.valid ? 0 : 10;
+  }
   const result = verify(events, expects);
   console.log(values.json ? inJson(result) : inWords(result, expects).join("\n"));
   return result.valid ? 0 : 10;
@@ -391,5 +420,6 @@ async function main(args) {
 const script = inNode && process.argv[1];
 if (script && node.existsSync(script) && node.realpathSync(script) === node.fileURLToPath(import.meta.url)) {
   process.exitCode = 2; // until shown otherwise
-  process.exitCode = await main(process.argv.slice(2)).catch((error) => (console.error(error.message), 2));
+  // Not awaited: sealog_trust.mjs imports this module, and waits until it is evaluated.
+  main(process.argv.slice(2)).then((code) => (process.exitCode = code), (error) => console.error(error.message));
 }
