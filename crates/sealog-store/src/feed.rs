@@ -115,15 +115,43 @@ impl Follower {
         Ok(Batch { changes, position: self.source.position() })
     }
 
-    /// The position of this follower: after the last batch from [`Follower::next`].
+    /// Begins to catch up with what is durable now: a barrier. [`CatchUp::next`] announces it and then says
+    /// that there is no more, however much becomes durable meanwhile. What follows comes with
+    /// [`Follower::next`] or the next barrier.
+    pub fn catch_up(&mut self) -> CatchUp<'_> {
+        self.source.set_barrier();
+        CatchUp { follower: self }
+    }
+
+    /// The position of this follower: after the last batch.
     pub fn position(&self) -> Position {
         self.source.position()
+    }
+}
+
+/// A follower on its way to a barrier ([`Follower::catch_up`]).
+#[derive(Debug)]
+pub struct CatchUp<'f> {
+    follower: &'f mut Follower,
+}
+
+impl CatchUp<'_> {
+    /// Returns the next changes, as [`Follower::next`] does and with heads as they are by now. Never waits
+    /// for events: nothing means that every event that was durable at the barrier has been announced, by
+    /// this follower or before its position.
+    pub async fn next(&mut self, limit: usize) -> Result<Option<Batch>, StoreError> {
+        let source = &mut self.follower.source;
+        let changes = source.next_before_barrier(limit.clamp(1, BATCH_CHANGES_MAX)).await?;
+        Ok(changes.map(|changes| Batch { changes, position: source.position() }))
     }
 }
 
 /// What each store does for its followers. A `next` that is dropped has changed nothing.
 pub(crate) trait Source: Send + fmt::Debug {
     fn next(&mut self, limit: usize) -> BoxFuture<'_, Result<Vec<Change>, StoreError>>;
+    fn set_barrier(&mut self);
+    fn next_before_barrier(&mut self, limit: usize)
+    -> BoxFuture<'_, Result<Option<Vec<Change>>, StoreError>>;
     fn position(&self) -> Position;
 }
 

@@ -4,7 +4,7 @@
 //! Tests compare other stores with it. It keeps nothing over a restart and must not be used for anything
 //! else.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -313,6 +313,8 @@ struct ReferenceFollower {
     id: u64,
     scope: Scope,
     after: u64,
+    /// Chains that had changed at the barrier and are not announced yet.
+    before_barrier: BTreeSet<ChainId>,
     registration: Registration<()>,
 }
 
@@ -329,6 +331,21 @@ impl Source for ReferenceFollower {
         })
     }
 
+    fn set_barrier(&mut self) {
+        self.before_barrier = self.changed().into_iter().map(|(_, chain)| chain).collect();
+    }
+
+    fn next_before_barrier(
+        &mut self,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Option<Vec<Change>>, StoreError>> {
+        let changes = if self.before_barrier.is_empty() { Vec::new() } else { self.changes(limit) };
+        for change in &changes {
+            self.before_barrier.remove(&change.chain);
+        }
+        Box::pin(async move { Ok((!changes.is_empty()).then_some(changes)) })
+    }
+
     fn position(&self) -> Position {
         let content = [self.id.to_le_bytes(), self.after.to_le_bytes()].concat();
         Position::new(Kind::Reference, &self.scope, &content)
@@ -336,16 +353,21 @@ impl Source for ReferenceFollower {
 }
 
 impl ReferenceFollower {
-    fn changes(&mut self, limit: usize) -> Vec<Change> {
+    /// Chains that are to be announced, in the order of their last changes.
+    fn changed(&self) -> Vec<(u64, ChainId)> {
         let state = self.state.lock().expect("reference store lock");
         let of_scope = state.changed.iter().filter(|(chain, _)| self.scope.contains(**chain));
-        let mut changed: Vec<(u64, ChainId)> = of_scope
-            .map(|(chain, change)| (*change, *chain))
-            .filter(|(change, _)| *change > self.after)
-            .collect();
+        let changed = of_scope.map(|(chain, change)| (*change, *chain));
+        let mut changed: Vec<_> = changed.filter(|(change, _)| *change > self.after).collect();
         changed.sort_unstable();
+        changed
+    }
+
+    fn changes(&mut self, limit: usize) -> Vec<Change> {
+        let mut changed = self.changed();
         changed.truncate(limit);
         self.after = changed.last().map_or(self.after, |(change, _)| *change);
+        let state = self.state.lock().expect("reference store lock");
         changed.into_iter().map(|(_, chain)| Change { chain, head: head_of(&state, chain) }).collect()
     }
 }
@@ -465,6 +487,7 @@ impl Store for ReferenceStore {
                 id: self.id,
                 scope,
                 after,
+                before_barrier: BTreeSet::new(),
                 registration: self.feed.register(scope),
             })
         });

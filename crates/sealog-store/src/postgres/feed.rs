@@ -103,6 +103,7 @@ pub(super) async fn follow(
         progress,
         rows: VecDeque::new(),
         is_last: true,
+        barrier: Barrier::Ahead,
         registration,
     }))
 }
@@ -117,39 +118,101 @@ struct PostgresFollower {
     /// The rest of a page, and whether there is none behind it.
     rows: VecDeque<(Id, Change)>,
     is_last: bool,
+    barrier: Barrier,
     registration: Registration<Watched>,
+}
+
+/// A scan that begins behind a barrier finds every chain that had changed at it, whatever changes meanwhile:
+/// such a chain is found with the head that it has then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Barrier {
+    /// The scan in progress, if there is one, began before it.
+    Ahead,
+    /// The scan in progress began behind it.
+    InScan,
+    Passed,
 }
 
 impl Source for PostgresFollower {
     fn next(&mut self, limit: usize) -> BoxFuture<'_, Result<Vec<Change>, StoreError>> {
         Box::pin(async move {
-            while self.rows.is_empty() {
-                let (inner, scope, progress) = (Arc::clone(&self.inner), self.scope, self.progress.clone());
-                let (answer, answered) = oneshot::channel();
-                self.runtime.spawn(async move {
-                    let _ = answer.send(poll_changes(&inner, scope, progress, PAGE_ROWS).await);
-                });
-                let page = answered.await.unwrap_or(Err(StoreError::Closing))?;
-                self.is_last = page.rows.len() < PAGE_ROWS;
-                self.rows = self.progress.take(page);
-                if self.rows.is_empty() && self.is_last {
-                    self.progress.finish();
-                    self.registration.wait().await?;
+            while !self.fill().await? {
+                self.registration.wait().await?;
+            }
+            Ok(self.take(limit))
+        })
+    }
+
+    fn set_barrier(&mut self) {
+        self.barrier = Barrier::Ahead;
+    }
+
+    fn next_before_barrier(
+        &mut self,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Option<Vec<Change>>, StoreError>> {
+        Box::pin(async move {
+            loop {
+                if self.rows.is_empty() && self.barrier == Barrier::Passed {
+                    return Ok(None);
+                }
+                if self.fill().await? {
+                    return Ok(Some(self.take(limit)));
                 }
             }
-            let taken: Vec<_> = self.rows.drain(..limit.min(self.rows.len())).collect();
-            if let (Some((_, at)), Some((id, _))) = (&mut self.progress.scan, taken.last()) {
-                *at = *id;
-            }
-            if self.rows.is_empty() && self.is_last {
-                self.progress.finish();
-            }
-            Ok(taken.into_iter().map(|(_, change)| change).collect())
         })
     }
 
     fn position(&self) -> Position {
         self.progress.position(&self.scope, self.store_id)
+    }
+}
+
+impl PostgresFollower {
+    /// Polls until there are rows to announce, or none at the end of a scan. Whether there are some.
+    async fn fill(&mut self) -> Result<bool, StoreError> {
+        while self.rows.is_empty() {
+            let begins = self.progress.scan.is_none();
+            let (inner, scope, progress) = (Arc::clone(&self.inner), self.scope, self.progress.clone());
+            let (answer, answered) = oneshot::channel();
+            self.runtime.spawn(async move {
+                let _ = answer.send(poll_changes(&inner, scope, progress, PAGE_ROWS).await);
+            });
+            let page = answered.await.unwrap_or(Err(StoreError::Closing))?;
+            self.is_last = page.rows.len() < PAGE_ROWS;
+            self.rows = self.progress.take(page);
+            if self.progress.scan.is_none() {
+                // The database has gone back: the next scan is of everything.
+                continue;
+            }
+            if begins && self.barrier == Barrier::Ahead {
+                self.barrier = Barrier::InScan;
+            }
+            if self.rows.is_empty() && self.is_last {
+                self.finish();
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn take(&mut self, limit: usize) -> Vec<Change> {
+        let taken: Vec<_> = self.rows.drain(..limit.min(self.rows.len())).collect();
+        if let (Some((_, at)), Some((id, _))) = (&mut self.progress.scan, taken.last()) {
+            *at = *id;
+        }
+        if self.rows.is_empty() && self.is_last {
+            self.finish();
+        }
+        taken.into_iter().map(|(_, change)| change).collect()
+    }
+
+    /// A scan has come to its end.
+    fn finish(&mut self) {
+        self.progress.finish();
+        if self.barrier == Barrier::InScan {
+            self.barrier = Barrier::Passed;
+        }
     }
 }
 

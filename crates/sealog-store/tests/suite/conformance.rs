@@ -98,6 +98,9 @@ conformance! {
         whoever_stops_waiting_and_asks_again_has_missed_nothing
         imported_events_are_announced
         under_load_nothing_is_announced_too_early_or_left_out
+        catching_up_announces_what_is_durable_and_then_says_that_there_is_no_more
+        catching_up_ends_while_events_arrive_and_leaves_nothing_out
+        catching_up_goes_on_in_the_middle_of_what_was_announced_and_after_a_restart_of_the_reader
     }
     retention: {
         old_test_events_are_dropped_oldest_first_and_the_chain_begins_behind_them

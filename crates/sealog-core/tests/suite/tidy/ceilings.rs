@@ -22,7 +22,7 @@ const LINES: [(&str, usize); 18] = [
     ("sealog-formats", 1_400),
     ("sealog-server", 6_200),
     ("sealog-service", 10_600),
-    ("sealog-store", 18_700),
+    ("sealog-store", 19_100),
     ("sealog-testing", 2_200),
     ("sealog-trust", 3_300),
     ("sealog-verify", 700),

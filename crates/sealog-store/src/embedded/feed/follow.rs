@@ -58,8 +58,9 @@ impl Contents {
     }
 
     /// Every chain of the scope that has changed behind `after`, up to an end: looks at what is known of all
-    /// chains.
-    fn changed_chains(&self, scope: &Scope, after: Place) -> Result<Window, StoreError> {
+    /// chains. A chain that changes while this looks may have changed before, too; for a `barrier` it is
+    /// announced at the end, and again with its own place.
+    fn changed_chains(&self, scope: &Scope, after: Place, barrier: bool) -> Result<Window, StoreError> {
         self.with_rebuild(|| {
             // Everything up to here is published. A chain that has changed behind it would move the position
             // past others that were looked at too early, and is found the next time.
@@ -72,9 +73,9 @@ impl Contents {
             for chain in chains.iter().filter(|chain| scope.contains(chain.id)) {
                 if let Some(place) = self.last_place(chain, after, end)?
                     && after < place
-                    && place <= end
+                    && (place <= end || barrier)
                 {
-                    changes.push((place, chain.id));
+                    changes.push((place.min(end), chain.id));
                 }
             }
             changes.sort_unstable();
@@ -121,12 +122,22 @@ struct Cursor {
     log: Arc<Handle>,
     /// Every chain whose last change is up to here has been announced.
     after: Place,
+    /// The end of what was durable when somebody began to catch up.
+    barrier: Place,
     window: Window,
 }
 
 impl Cursor {
     fn new(log: &Arc<Handle>, after: Place) -> Cursor {
-        Cursor { log: Arc::clone(log), after, window: Window { changes: VecDeque::new(), end: after } }
+        let window = Window { changes: VecDeque::new(), end: after };
+        Cursor { log: Arc::clone(log), after, barrier: Place::default(), window }
+    }
+
+    fn show(&mut self, window: Window) {
+        if window.changes.is_empty() {
+            self.after = window.end;
+        }
+        self.window = window;
     }
 
     /// Takes changes out of the window. The place moves only past chains that are all taken: those of a full
@@ -236,17 +247,46 @@ impl Source for EmbeddedFollower {
                 for at in 0..self.cursors.len() {
                     more |= self.look(at).await?;
                 }
-                let mut changes = Vec::new();
-                for cursor in &mut self.cursors {
-                    cursor.take(limit, &mut changes);
-                }
+                let changes = self.take(limit);
                 if !changes.is_empty() {
-                    // Live and test in turn, so that neither waits for the other's end.
-                    self.cursors.rotate_left(1);
                     return Ok(changes);
                 }
                 if !more {
                     self.registration.wait().await?;
+                }
+            }
+        })
+    }
+
+    fn set_barrier(&mut self) {
+        for cursor in &mut self.cursors {
+            cursor.barrier = cursor.log.log().contents.durable_end();
+        }
+    }
+
+    fn next_before_barrier(
+        &mut self,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Option<Vec<Change>>, StoreError>> {
+        Box::pin(async move {
+            loop {
+                for at in 0..self.cursors.len() {
+                    if self.cursors[at].after < self.cursors[at].barrier {
+                        self.look(at).await?;
+                    }
+                    // What the writer has published and not noted yet is durable, too.
+                    let cursor = &self.cursors[at];
+                    if cursor.window.changes.is_empty() && cursor.after < cursor.barrier {
+                        let window = self.look_at_every_chain(at, true).await?;
+                        self.cursors[at].show(window);
+                    }
+                }
+                let changes = self.take(limit);
+                if !changes.is_empty() {
+                    return Ok(Some(changes));
+                }
+                if self.cursors.iter().all(|cursor| cursor.barrier <= cursor.after) {
+                    return Ok(None);
                 }
             }
         })
@@ -283,22 +323,34 @@ impl EmbeddedFollower {
             Some(found) => found,
             // Nothing has become durable, so there is nothing to look for.
             None if log.durable_end() <= after => return Ok(false),
-            None => {
-                let payer = match scope {
-                    Scope::Everything => Payer::Operator,
-                    Scope::Tenant(tenant_id) => tenant_id.into(),
-                    Scope::Chain(chain) => chain.into(),
-                };
-                let looked =
-                    self.pool.run(Lane::Read, payer, LOOKUP_COST, move || log.changed_chains(&scope, after));
-                (looked.await.unwrap_or(Err(StoreError::Closing))?, false)
-            }
+            None => (self.look_at_every_chain(at, false).await?, false),
         };
-        let cursor = &mut self.cursors[at];
-        if window.changes.is_empty() {
-            cursor.after = window.end;
-        }
-        cursor.window = window;
+        self.cursors[at].show(window);
         Ok(more)
+    }
+
+    async fn look_at_every_chain(&self, at: usize, barrier: bool) -> Result<Window, StoreError> {
+        let cursor = &self.cursors[at];
+        let (log, scope, after) = (Arc::clone(&cursor.log.log().contents), self.scope, cursor.after);
+        let payer = match scope {
+            Scope::Everything => Payer::Operator,
+            Scope::Tenant(tenant_id) => tenant_id.into(),
+            Scope::Chain(chain) => chain.into(),
+        };
+        let look = move || log.changed_chains(&scope, after, barrier);
+        self.pool.run(Lane::Read, payer, LOOKUP_COST, look).await.unwrap_or(Err(StoreError::Closing))
+    }
+
+    /// Changes out of all windows.
+    fn take(&mut self, limit: usize) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for cursor in &mut self.cursors {
+            cursor.take(limit, &mut changes);
+        }
+        if !changes.is_empty() {
+            // Live and test in turn, so that neither waits for the other's end.
+            self.cursors.rotate_left(1);
+        }
+        changes
     }
 }

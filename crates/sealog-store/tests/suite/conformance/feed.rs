@@ -296,6 +296,97 @@ pub fn under_load_nothing_is_announced_too_early_or_left_out(store: &dyn Store, 
     assert!(known.iter().all(|known| *known == expected), "{known:?} {expected:?}");
 }
 
+/// All batches up to the barrier, each bounded, as what their reader knows then.
+fn heard_by_barrier(follower: &mut Follower, limit: usize) -> Heads {
+    let mut heard = Heads::new();
+    let mut catching_up = follower.catch_up();
+    while let Some(batch) = soon(catching_up.next(limit)).unwrap() {
+        assert!((1..=limit).contains(&batch.changes.len()), "{batch:?}");
+        heard.extend(batch.changes.into_iter().map(|change| (change.chain, change.head)));
+    }
+    // It stays said.
+    assert_eq!(soon(catching_up.next(limit)), Ok(None));
+    heard
+}
+
+pub fn catching_up_announces_what_is_durable_and_then_says_that_there_is_no_more(
+    store: &dyn Store,
+    _: &StillWorld,
+) {
+    let chains = many(12);
+    let mut follower = everything(store, Start::Beginning);
+    assert_eq!(heard_by_barrier(&mut follower, 5), Heads::new());
+    for chain in &chains {
+        append(store, *chain, vec![login("a")]);
+    }
+    assert_eq!(heard_by_barrier(&mut follower, 5), heads(store));
+    assert_eq!(heard_by_barrier(&mut follower, 5), Heads::new());
+    // What comes behind the barrier comes with whatever asks next.
+    append(store, chains[3], vec![login("b")]);
+    let head = |chain| (chain, heads(store)[&chain]);
+    assert_eq!(heard_by_barrier(&mut follower, 5), Heads::from([head(chains[3])]));
+    append(store, chains[7], vec![login("b")]);
+    assert_hears(&mut follower, 5, &Heads::from([head(chains[7])]));
+    for scope in [Scope::Tenant(chains[0].tenant_id), Scope::Chain(chains[0])] {
+        let expected: Heads = heads(store).into_iter().filter(|(chain, _)| scope.contains(*chain)).collect();
+        assert_eq!(heard_by_barrier(&mut follow(store, scope, Start::Beginning), 2), expected);
+        assert_eq!(heard_by_barrier(&mut follow(store, scope, Start::Now), 2), Heads::new());
+    }
+}
+
+pub fn catching_up_ends_while_events_arrive_and_leaves_nothing_out(store: &dyn Store, _: &StillWorld) {
+    let chains = many(20);
+    let enough = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        for part in chains.chunks(7) {
+            let enough = &enough;
+            threads.spawn(move || {
+                for chain in part.iter().cycle() {
+                    if enough.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    append(store, *chain, vec![login("a")]);
+                }
+            });
+        }
+        let _enough = AtTheEnd(|| enough.store(true, Ordering::SeqCst));
+        let mut known = Heads::new();
+        let mut follower = everything(store, Start::Beginning);
+        for round in 0..20 {
+            let durable = heads(store);
+            // In small steps, so that chains which were looked at change again before they are announced.
+            known.extend(heard_by_barrier(&mut follower, 3));
+            for (chain, head) in durable {
+                let heard = known.get(&chain).map(|head| head.chain_seq);
+                assert!(heard >= Some(head.chain_seq), "round {round}: {chain} at {heard:?} of {head:?}");
+            }
+        }
+    });
+}
+
+pub fn catching_up_goes_on_in_the_middle_of_what_was_announced_and_after_a_restart_of_the_reader(
+    store: &dyn Store,
+    _: &StillWorld,
+) {
+    let chains = many(12);
+    for chain in &chains {
+        append(store, *chain, vec![login("a")]);
+    }
+    let mut follower = everything(store, Start::Beginning);
+    let first = next(&mut follower, 5);
+    // Of what was looked for before the barrier, some has changed since.
+    append(store, first.changes[0].chain, vec![login("b")]);
+    append(store, chains[11], vec![login("b")]);
+    let mut known: Heads = first.changes.iter().map(|change| (change.chain, change.head)).collect();
+    known.extend(heard_by_barrier(&mut follower, 4));
+    assert_eq!(known, heads(store));
+    let mut again = everything(store, Start::After(first.position));
+    let mut known: Heads = first.changes.iter().map(|change| (change.chain, change.head)).collect();
+    known.extend(heard_by_barrier(&mut again, 4));
+    assert_eq!(known, heads(store));
+    assert_eq!(heard_by_barrier(&mut everything(store, Start::After(follower.position())), 4), Heads::new());
+}
+
 pub fn a_position_outlives_a_restart(lossy: &mut dyn Lossy, _: &StillWorld) {
     let chains = many(8);
     for chain in &chains {
