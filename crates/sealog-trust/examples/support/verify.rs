@@ -165,7 +165,7 @@ fn root_of(events: &[StoredEvent]) -> Hash {
     merkle::root_of(&events.iter().map(leaf_of).collect::<Vec<_>>())
 }
 
-fn proof_of(plan: Plan, leaves: &[Hash]) -> Vec<Hash> {
+fn proof_of(plan: &Plan, leaves: &[Hash]) -> Vec<Hash> {
     let nodes: Vec<Hash> = plan
         .nodes()
         .iter()
@@ -196,7 +196,7 @@ impl Log {
         TlogProof {
             extra: Some(extra.into_bytes()),
             index,
-            path: proof_of(plan, &self.leaves(size)),
+            path: proof_of(&plan, &self.leaves(size)),
             checkpoint: self.note(size),
         }
     }
@@ -221,7 +221,7 @@ impl Log {
             chain_seq: seq,
             private: Private::Salt(salt_keys().salt(seq).expect("it was not erased")),
             size: leaves.len() as u64,
-            path: proof_of(plan, &leaves),
+            path: proof_of(&plan, &leaves),
             head: head.clone(),
         }
     }
@@ -232,7 +232,7 @@ impl Log {
 
     fn consistency(&self, from: u64, to: u64) -> String {
         let plan = Plan::consistency(from, to).expect("the older is smaller");
-        let path: Vec<String> = proof_of(plan, &self.leaves(to)).iter().map(b64).collect();
+        let path: Vec<String> = proof_of(&plan, &self.leaves(to)).iter().map(b64).collect();
         json!({"from": from, "to": to, "path": path}).to_string()
     }
 }
