@@ -56,7 +56,7 @@ fn new_key(server: &Running, cookie: &str, project: &str, mode: &str) -> String 
     let (_, events) = page(server, "/app".into(), cookie);
     let organisation = between(&events, "/app/o/", "/");
     let here = format!("/app/o/{organisation}/keys");
-    let (_, keys) = page(server, here.clone(), cookie);
+    let (_, keys) = page(server, format!("{here}?new=1"), cookie);
     let before = keys.split(&format!(">{project}</option>")).next().unwrap();
     let id = between(before.rsplit_once("<option").unwrap().1, "value=\"", "\"");
     let form = between(&keys, "name=\"form\" value=\"", "\"");

@@ -141,6 +141,7 @@ fn a_stopped_store_is_verified_as_a_whole_and_damage_is_named() {
         "{noted}"
     );
     assert!(noted.contains(&format!("process id {}", stage.server().pid())), "{noted}");
+    stage.server().await_drained();
     stage.stop();
     let report = stage.path("report");
     let (code, said, noted) = verify(&["--report", &report]);
