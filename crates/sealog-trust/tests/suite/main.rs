@@ -6,3 +6,4 @@ mod properties;
 mod salts;
 mod trees;
 mod vectors;
+mod verdicts;

@@ -2,7 +2,7 @@
 
 #[allow(dead_code)]
 #[path = "../../examples/vectors.rs"]
-mod written;
+pub(crate) mod written;
 
 use std::collections::BTreeSet;
 use std::path::Path;
