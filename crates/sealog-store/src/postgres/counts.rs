@@ -53,7 +53,8 @@ const BEHIND: &str = "SELECT c.chain_id FROM sealog.chains c LEFT JOIN sealog.co
     WHERE c.chain_seq > 0 AND (k.chain_id IS NULL OR k.chain_seq <> c.chain_seq OR k.log_id <> c.log_id) ORDER BY random() LIMIT $1";
 const DAYS: &str = "SELECT day, content FROM sealog.counts WHERE chain_id = $1 AND day >= $2 AND day < $3";
 /// How many events are left to count, and whether nothing is: the last event is the last that was counted.
-const STATE: &str = "SELECT c.chain_seq - coalesce(k.chain_seq, 0) AS uncounted,
+/// Where more was counted than there is, events were lost, and all that are there are counted anew.
+const STATE: &str = "SELECT CASE WHEN k.chain_seq >= c.chain_seq THEN c.chain_seq ELSE c.chain_seq - coalesce(k.chain_seq, 0) END AS uncounted,
         coalesce(k.chain_seq = c.chain_seq AND k.log_id = c.log_id, c.chain_seq = 0) AS is_counted
     FROM sealog.chains c LEFT JOIN sealog.counted k ON k.chain_id = c.chain_id WHERE c.chain_id = $1";
 
@@ -102,7 +103,10 @@ impl Inner {
             }
             state = self.count_state(id).await?;
         }
-        let uncounted = state.map_or(0, |(uncounted, _)| u64::try_from(uncounted).unwrap_or(0));
+        let uncounted = match state {
+            Some((uncounted, false)) => u64::try_from(uncounted).unwrap_or(0),
+            Some((_, true)) | None => 0,
+        };
         let range = days.range();
         let bound = |day: u32| i32::try_from(day).unwrap_or(i32::MAX);
         let (from, until) = (bound(range.start), bound(range.end));

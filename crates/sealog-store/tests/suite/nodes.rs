@@ -894,6 +894,22 @@ fn a_chain_that_another_node_counts_is_passed_over_and_no_event_is_counted_twice
     }
 }
 
+#[test]
+fn an_answer_says_that_all_is_uncounted_while_lost_events_are_still_counted() {
+    let database = cluster().database();
+    let store = node(&database.url(), 0);
+    append(&store, live(), vec![login("a"); 10]);
+    eventually("the events are counted", || counted(&store).uncounted == 0);
+    // Two more were counted, and then lost; a node is about to count anew.
+    let held = database.hold(
+        "UPDATE sealog.counted SET chain_seq = 12; COMMIT; BEGIN; SELECT FROM sealog.counted FOR UPDATE",
+    );
+    assert_eq!(counted(&store).uncounted, 10);
+    held.release();
+    eventually("everything is counted", || counted(&store).uncounted == 0);
+    assert_eq!(counted(&store).events(), 10);
+}
+
 /// Counts are not waited for: `synchronous_commit` is off for them.
 #[test]
 fn counts_that_a_crash_of_the_database_loses_are_made_again() {
