@@ -9,6 +9,7 @@ connection and changes nothing. Sections 1 to 4 are what it takes to check an ex
 import argparse
 import base64
 import collections
+import contextlib
 import datetime
 import functools
 import gzip
@@ -383,15 +384,17 @@ def oldest_first(events):
 def load(name):
     """The bytes of a file, or of standard input for '-', unpacked if they are gzip. They are mapped, by way of an
     unnamed temporary file if need be, because an export can be larger than memory."""
-    source = sys.stdin.buffer if name == "-" else open(name, "rb")
-    packed = source.peek(2)[:2] == b"\x1f\x8b"
-    if packed or name == "-" or not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
-        spool = tempfile.TemporaryFile()
-        shutil.copyfileobj(gzip.GzipFile(fileobj=source) if packed else source, spool)
-        spool.flush()
-        source = spool
-    empty = os.fstat(source.fileno()).st_size == 0
-    return b"" if empty else mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
+    with contextlib.ExitStack() as opened:
+        source = sys.stdin.buffer if name == "-" else opened.enter_context(open(name, "rb"))
+        packed = source.peek(2)[:2] == b"\x1f\x8b"
+        if packed or name == "-" or not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+            spool = opened.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(gzip.GzipFile(fileobj=source) if packed else source, spool)
+            spool.flush()
+            source = spool
+        empty = os.fstat(source.fileno()).st_size == 0
+        # The mapping has a descriptor of its own.
+        return b"" if empty else mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def events_of(names):

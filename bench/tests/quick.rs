@@ -71,7 +71,7 @@ fn a_tiny_run_on_postgresql_has_no_wrong_answer_and_a_number_for_each_side() {
     let workload = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads/postgres.toml");
     let sealog = sealog();
     let arguments =
-        ["http", "--quick", "--seconds", "0.1", "--workload", workload.to_str().unwrap(), "--sealog"];
+        ["http", "--quick", "--seconds", "0.3", "--workload", workload.to_str().unwrap(), "--sealog"];
     let run = || report("postgres-quick", &[&arguments[..], &[sealog.to_str().unwrap()]].concat());
     // A disk that stands still for longer than a measurement of a tenth of a second leaves no number, and
     // says nothing of the benchmark.
