@@ -937,6 +937,10 @@ fn malformed(cases: &mut Cases) {
     key("a point of small order", &super::raw_vkey("log.example", 1, &bytes[1..]));
     key("a key of 31 bytes", &super::raw_vkey("log.example", 1, &bytes[2..]));
     key("another type", &super::raw_vkey("log.example", 6, &bytes[1..]));
+    // The base point: nothing is wrong with it but that it has no name.
+    let mut base = [0x66u8; 32];
+    base[0] = 0x58;
+    key("no name", &super::raw_vkey("", 1, &base));
     key("a witness's", &witness(0).key.to_string());
     key("the same twice", &format!("{vkey} --key {vkey}"));
     let mut policy = |name: &str, content: &str| {
