@@ -157,7 +157,7 @@ pub struct MaskFound {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// `left` were changed by somebody else, or do not exist; `to_read` have texts that a reviewer should
+    /// `left` were changed by others, or do not exist; `to_read` have texts that a reviewer should
     /// read first.
     Done { changed: u64, left: u64, to_read: u64 },
     /// The case is in this state, in which nothing is decided; or there is a newer search.
@@ -488,7 +488,7 @@ fn count_of(db: &mut dyn Db, id: SearchId, filter: &FoundFilter) -> Result<u64, 
     count(db, &sql, &params)
 }
 
-/// Of those that stand: what somebody else decided again is theirs.
+/// Of those that stand: what others decided again is theirs.
 pub(crate) fn decided_by(db: &mut dyn Db, case_id: CaseId, person_id: PersonId) -> Result<u64, DbError> {
     let Some(id) = last_done(db, case_id)? else { return Ok(0) };
     let sql = "SELECT count(*) AS count FROM {case_found} WHERE search_id = ?1 AND decided_by = ?2 AND decision IS NOT NULL";

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     /// A service that answers the first request of each connection, takes the second, and closes without a
-    /// word. Every request that it has heard is told.
+    /// word. It records every request that it hears.
     async fn forgetful() -> (Client, mpsc::UnboundedReceiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -312,7 +312,7 @@ impl Asking {
         format!("{}&event={project_id}:{seq}", self.at(page))
     }
 
-    /// Where the next event of this list is that nobody has decided about.
+    /// Where the next event of this list is that has no decision.
     async fn next(
         &self,
         app: &Dashboard,

@@ -152,7 +152,7 @@ impl<'a> Page<'a> {
         let older = listed.last().filter(|_| are_more).map(|run| format!("{here}?before={}", run.id));
         let mut newest = app.service.verifications.runs(chain, None, RUNS_OF_STRIP).await?;
         let is_window = is_window(&place.membership.grants);
-        // Runs that reach beyond what somebody sees are like none, as their pages are.
+        // Runs that reach beyond what a person sees are like none, as their pages are.
         let is_seen = |run: &Run| !is_window || (first <= run.from && run.to <= last);
         listed.retain(is_seen);
         newest.retain(is_seen);

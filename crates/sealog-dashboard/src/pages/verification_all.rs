@@ -68,7 +68,7 @@ impl<'a> Page<'a> {
         let (mut rows, mut broken) = (Vec::new(), Vec::new());
         for (chain, project) in chains {
             let mut last = app.service.verifications.runs(chain, None, RUNS_READ).await?.into_iter();
-            // Runs that reach beyond what somebody sees are like none, as their pages are.
+            // Runs that reach beyond what a person sees are like none, as their pages are.
             let last = if is_window(grants) {
                 let seen = seen(app, chain, grants).await?;
                 last.find(|run: &Run| seen.first <= run.from && run.to <= seen.last)

@@ -221,7 +221,7 @@ pub fn what_has_to_be_read_is_left_out_where_many_are_decided_at_once(control: &
             .collect::<Vec<_>>()
     };
     assert_eq!(groups(FoundFilter::default()), [("a.b".into(), 3, 3, 1), ("c.d".into(), 2, 2, 0)]);
-    // Selected by hand, it stays as well; one that somebody else has changed counts apart.
+    // Selected by hand, it stays as well; one that others have changed counts apart.
     let these = Which::These(vec![(project_id(1), 1, 1), (project_id(1), 2, 1), (project_id(1), 3, 9)]);
     assert_eq!(include(these), Decided::Done { changed: 1, left: 1, to_read: 1 });
     let next = |filter: FoundFilter, after: Option<u64>| {

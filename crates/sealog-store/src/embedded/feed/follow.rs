@@ -122,7 +122,7 @@ struct Cursor {
     log: Arc<Handle>,
     /// Every chain whose last change is up to here has been announced.
     after: Place,
-    /// The end of what was durable when somebody began to catch up.
+    /// The end of what was durable when a reader began to catch up.
     barrier: Place,
     window: Window,
 }
