@@ -166,7 +166,9 @@ impl Queue {
         if shared.locked(|state| std::mem::replace(&mut state.is_closing, true) && state.is_closed) {
             return 0;
         }
-        let is_over = |state: &mut State| state.pending() == 0 || state.is_closed;
+        // A batch whose events have all ended is in the spool until it is settled there.
+        let is_over =
+            |state: &mut State| state.is_closed || (state.pending() == 0 && state.in_flight.is_empty());
         shared.wait(Instant::now().checked_add(within), is_over).await;
         let pending = shared.end("the client was closed before the event was sent");
         self.sender.abort();

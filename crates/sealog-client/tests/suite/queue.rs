@@ -262,3 +262,18 @@ async fn a_synced_spool_takes_and_sends_events_like_any_other() {
     assert_eq!(recorder.client().close(PATIENCE).await, 0);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_client_that_closes_as_its_last_receipt_comes_leaves_nothing_to_send_again() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..100 {
+        let recorder = Recorder::with(Options {
+            spool_dir: Some(folder.path().to_owned()),
+            spool_sync: true,
+            ..options()
+        });
+        recorder.client().enqueue(numbered(number)).await.unwrap();
+        assert_eq!(recorder.client().close(PATIENCE).await, 0);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "round {number}");
+    }
+}
