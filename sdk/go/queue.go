@@ -191,7 +191,7 @@ func (q *queue) close(ctx context.Context) int {
 	q.wake()
 	q.changed()
 	if !inCallback(ctx) {
-		q.wait(ctx, func() bool { return q.ended >= q.put || q.closed })
+		q.wait(ctx, func() bool { return q.closed || q.ended >= q.put && q.batch == nil })
 	}
 	if q.closed { // by another call
 		q.unlock()

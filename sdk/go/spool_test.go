@@ -413,3 +413,23 @@ func TestARecordBehindATornTailBeginsALineOfItsOwn(t *testing.T) {
 		t.Errorf("%q", damaged)
 	}
 }
+
+func TestClosingWaitsUntilTheSpoolHasSettledTheLastBatch(t *testing.T) {
+	q := newClient(t, scripted(unavailable), Options{SpoolDir: t.TempDir()}).queue
+	settle := func(b *batch) {
+		q.mu.Lock()
+		q.batch = b
+		q.changed()
+		q.unlock()
+	}
+	settle(&batch{}) // all of its events have their receipts, and the spool has not heard of it
+	closed := make(chan int)
+	go func() { closed <- q.close(context.Background()) }()
+	select {
+	case <-closed:
+		t.Fatal("closed too early")
+	case <-time.After(20 * time.Millisecond):
+	}
+	settle(nil)
+	<-closed
+}

@@ -3,12 +3,14 @@
 import errno
 import os
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
 
 from . import KEY
 from sealog import Client, SpoolError
+from sealog._core import deliver
 from sealog._spool import Limits, SpoolStore
 from server import Server, Service
 
@@ -197,6 +199,18 @@ class Synced(unittest.TestCase):
                     client.enqueue("user.login")
                     self.assertEqual(synced.call_count, 2 if sync else 0)  # the header and the event
                     client.close()
+
+    def test_closing_waits_until_the_spool_has_settled_the_last_batch(self):
+        def slowly(*args):
+            yield from deliver(*args)
+            time.sleep(0.05)  # the last receipt has come, and the spool has not heard of it
+
+        with Server([], Service(KEY)) as server, tempfile.TemporaryDirectory() as folder:
+            with mock.patch("sealog._queue.deliver", slowly):
+                client = Client(KEY, url=server.url, spool_dir=folder)
+                client.enqueue("user.login")
+                self.assertEqual(client.close(), 0)
+            self.assertEqual(os.listdir(folder), [])
 
 
 if __name__ == "__main__":

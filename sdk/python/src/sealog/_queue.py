@@ -110,7 +110,7 @@ class Queue:
             if self._thread is None or not self._thread.is_alive():
                 self._drain_here(timeout_s)
             elif threading.current_thread() is not self._thread:
-                self._wait(lambda: self._ended >= self._put, timeout_s)
+                self._wait(lambda: self._ended >= self._put and self._batch is None, timeout_s)
             pending = max(self._put - self._ended, 0)
             self._closed = True
             self._abort.set()
