@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { eventually, journey, launch, signedIn } from "./browser.mjs";
-import { takeStep } from "./pages.mjs";
+import { furnishCase, takeStep } from "./pages.mjs";
 import { serve } from "./server.mjs";
 
 let server, browser, place, cookies;
@@ -154,3 +154,50 @@ journey("a privacy officer and an administrator look at the same case, and an ow
     await owner.context.close();
   }
 });
+
+/// To the review of the case, with its search done: how many events it has.
+async function reviewed(page, address) {
+  await eventually("the search is done", async () => {
+    await page.goto(`${address}/search`);
+    return await page.getByRole("cell", { name: "Done" }).count() > 0 && await page.getByText("Searching:").count() === 0;
+  });
+  await page.goto(`${address}/review`);
+  return page.locator("tbody th a").count();
+}
+
+for (const scripts of [true, false]) {
+  journey(`selected events are added to a case that is worked on${scripts ? "" : ", without JavaScript"}`, () => browser, { scripts }, async (page, { context }) => {
+    const other = await server.organisation("Adds events");
+    for (const actor of ["found", "chosen", "left"]) await server.send(other.live, { action: "user.login", actor_id: actor });
+    await context.addCookies(await signedIn(browser, server, other.people.privacy_officer));
+    const added = `${server.url}/app/o/${other.organisation}/cases/add?project=${other.project}&seq=2`;
+    await page.goto(added);
+    await page.getByText("No case takes events of this project.", { exact: false }).waitFor();
+
+    await page.goto(`${server.url}/app/o/${other.organisation}/cases/new`);
+    await page.getByLabel("Requester").fill("Ada Subject");
+    await page.getByLabel("production").check();
+    await page.getByRole("button", { name: "Open case" }).click();
+    await page.getByText("Case opened. The clock is running.").waitFor();
+    const address = page.url().split("?")[0];
+    await furnishCase(page, address, { actor: "found" });
+    assert.equal(await reviewed(page, address), 1);
+
+    if (scripts) {
+      await page.goto(`${server.url}/app/p/${other.project}/live/events`);
+      await page.getByRole("checkbox", { name: "Select #2" }).check();
+      await page.getByRole("button", { name: "Add to case" }).click();
+    } else {
+      await page.goto(added);
+    }
+    await page.getByText("1 event of production.").waitFor();
+    await page.getByRole("combobox", { name: "Case" }).selectOption({ index: 0 });
+    await page.getByRole("button", { name: "Add to case" }).click();
+    assert.equal(await reviewed(page, address), 2);
+    await page.getByRole("link", { name: "#2", exact: true }).first().waitFor();
+
+    // A project of another organisation is not there.
+    const foreign = await page.goto(added.replace(other.project, place.project));
+    assert.equal(foreign.status(), 404);
+  });
+}

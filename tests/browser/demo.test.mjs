@@ -1,7 +1,7 @@
 // What a newcomer finds in the demo: an event that somebody has changed.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
-import { inside, journey, launch, visitor } from "./browser.mjs";
+import { eventually, inside, journey, launch, visitor } from "./browser.mjs";
 import { without as missing } from "./pages.mjs";
 import { demo } from "./server.mjs";
 
@@ -79,5 +79,22 @@ for (const scripts of [true, false]) {
     assert.equal(await number(failing), await number(before) + 1);
     await failing.getByRole("link").first().click();
     await seesTheChange(page, scripts);
+  });
+
+  journey(`all chains are verified at once, and the broken one is named${without}`, () => browser, { scripts, skip: missing("/app/p/{project}/{mode}/verify/all") }, async (page, { context }) => {
+    await toBilling(page, context);
+    await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Verification" }).click();
+    await page.getByRole("button", { name: "Verify all chains" }).click();
+    await page.getByRole("status").filter({ hasText: /^Verification of \d+ chains started\./ }).waitFor();
+    const rows = page.getByRole("table").locator("tbody tr");
+    const wait = (text) => rows.filter({ hasText: text }).count();
+    await eventually("every chain is verified", async () => {
+      await page.getByRole("link", { name: "Refresh" }).click();
+      return await rows.count() > 1 && await wait("Not verified yet") === 0 && await wait("Valid") + await wait("Broken") === await rows.count();
+    });
+    assert.equal(await wait("Broken"), 1);
+    await page.getByRole("alert").filter({ hasText: "The live chain of Billing is broken at #" }).waitFor();
+    await rows.filter({ hasText: "Broken" }).getByRole("link").nth(1).click();
+    await page.getByRole("region", { name: "Failing event" }).waitFor();
   });
 }

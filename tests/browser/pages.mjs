@@ -168,7 +168,7 @@ export async function takeStep(page, label, fill = async () => {}) {
 }
 
 /// Searches for somebody, so that there is something to review.
-async function furnishCase(page, here, place) {
+export async function furnishCase(page, here, place) {
   if (!has("/app/o/{organisation}/cases/{case}/search/start")) return;
   await page.goto(`${here}/identity`);
   await page.getByLabel("Outcome").selectOption({ label: "Confirmed" });

@@ -1,4 +1,4 @@
-// Signing in, with an authenticator and with a recovery code.
+// Signing in, with an authenticator, with a recovery code, and by an invitation.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { code, inside, journey, launch, submitPassword } from "./browser.mjs";
@@ -56,5 +56,48 @@ for (const scripts of [true, false]) {
       await (works ? inside(page) : page.getByRole("alert")).waitFor();
       if (!works) break;
     }
+  });
+
+  journey(`an invitation without a mail server is a link that is shown once and works once${without}`, () => browser, { scripts }, async (page) => {
+    const { people, organisation } = await server.organisation("Invites <b>");
+    const invited = `new-${organisation.slice(0, 8)}@example.org`;
+    await submitPassword(page, server, people.owner);
+    await page.getByRole("link", { name: "Members" }).click();
+    await page.getByText("No mail server is configured.", { exact: false }).waitFor();
+    await page.getByLabel("E-mail").fill(invited);
+    await page.getByLabel("Role").selectOption({ label: "Developer" });
+    await page.getByRole("button", { name: "Create invitation link" }).click();
+    const shown = page.getByRole("region", { name: "Invitation link" });
+    const link = (await shown.locator("pre").or(shown).last().textContent()).trim();
+    await page.reload();
+    await page.getByText(`the invitation for ${invited}`).waitFor({ state: "attached" });
+    assert.equal(await shown.count(), 0, "a reload shows the link again");
+    await page.getByRole("button", { name: "Sign out" }).click();
+
+    const follow = async () => {
+      await page.goto(link);
+      if (!scripts) {
+        await page.getByLabel("Link, or the part after #").fill(link);
+        await page.getByRole("button", { name: "Open invitation" }).click();
+      }
+    };
+    await follow();
+    await page.getByRole("heading", { name: "Invites <b> invites you" }).waitFor();
+    assert.equal(await page.getByLabel("E-mail").inputValue(), invited);
+    await page.getByLabel("New password").fill("password123");
+    await page.getByRole("button", { name: "Accept invitation" }).click();
+    await page.locator("#password-hint.bad").waitFor();
+    await page.getByLabel("New password").fill(PASSWORD);
+    await page.getByRole("button", { name: "Accept invitation" }).click();
+    // Signed in right after it.
+    await inside(page).waitFor();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await follow();
+    await page.locator("#token-error").waitFor();
+
+    // Nobody has shown that the address is theirs.
+    await submitPassword(page, server, people.owner);
+    await page.getByRole("link", { name: "Members" }).click();
+    await page.getByRole("row").filter({ hasText: invited }).getByText("Address not confirmed").waitFor();
   });
 }
