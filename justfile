@@ -42,7 +42,7 @@ test *ARGS:
     scripts/rust-tests {{ARGS}}
     cargo test --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz"
 
-# The verifiers in other languages, and the vectors through each; whether the fuzzer sees what is wrong.
+# The verifiers in other languages, and the vectors through each, torchwood's in Go among them; the examples of the formats; whether the fuzzer sees what is wrong.
 tools:
     python3 -m unittest discover -s tools -p 'test_*.py'
     node --test tools/sealog_verify.test.mjs tools/sealog_trust.test.mjs
