@@ -1,4 +1,4 @@
-"""Holds docs/format.md, section 8, to the vectors.
+"""Holds docs/format.md, section 8, and the walk of docs/verify-it-yourself.md to the vectors and to what programs print.
 
     python3 -m unittest discover -s tools -p 'test_*.py'
 
@@ -12,13 +12,16 @@ import hmac
 import json
 import os
 import re
+import subprocess
 import sys
+import tempfile
 import unittest
 
 TOOLS = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(TOOLS)
 sys.path.insert(0, TOOLS)
 import sealog_trust as st  # noqa: E402
+from test_go_proof import ENVIRONMENT, find_go  # noqa: E402
 
 
 def page(name):
@@ -249,6 +252,39 @@ class Format(unittest.TestCase):
             changed = self.text[:at] + ("1" if self.text[at] == "0" else "0") + self.text[at + 1 :]
             with self.assertRaises((ValueError, AssertionError), msg=name):
                 self.assertEqual(list(run_examples(changed).items()), list(run_examples(self.text).items()))
+
+
+# --- The walk ---------------------------------------------------------------------------------------------
+
+
+class Walk(unittest.TestCase):
+    # docs.rs runs the page, too, but for the blocks `sh go`.
+    def test_the_proof_by_hand_comes_out_in_sha256sum_python_and_go(self):
+        go = find_go()
+        script, shown = "set -euo pipefail\n", []
+        walk = blocks(section(page("verify-it-yourself.md"), "## 9. "))
+        for at, (info, text) in enumerate(walk):
+            words = info.split(" ")
+            if words[0] != "sh" or "go" in words and not go:
+                continue
+            script += "printf '\\036'\n"
+            script += f"if ( {text}\n); then echo 'it was to fail' >&2; exit 9; fi\n" if "fails" in words else text
+            follows = walk[at + 1] if at + 1 < len(walk) else ("", "")
+            shown.append(follows[1] if follows[0] == "text" else None)
+        self.assertGreaterEqual(len(shown), 8)
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("tools", "vectors"):
+                os.symlink(os.path.join(ROOT, name), os.path.join(folder, name))
+            done = subprocess.run(["bash", "-c", script], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+        printed = done.stdout.split("\x1e")[1:]
+        self.assertEqual(len(printed), len(shown))
+        for want, got in zip(shown, printed):
+            if want and want.endswith("…\n"):
+                self.assertEqual(got[: len(want) - 2], want[:-2])
+            elif want:
+                self.assertEqual(got, want)
+        self.assertEqual(sum(want is not None for want in shown), 9 if go else 7, "the steps that show what they print")
 
 
 if __name__ == "__main__":
