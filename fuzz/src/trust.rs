@@ -12,6 +12,7 @@ use sealog_trust::proof::{EventProof, HeadProof, TlogProof};
 use sealog_trust::salt::{SaltKey, SaltKeys};
 use sealog_trust::text::Malformed;
 use sealog_trust::tile::{self, Tile};
+use sealog_trust::verdict::{Claim, Consistency, Kept, Proof};
 
 /// A refusal names the field and what it must be.
 fn refused(problem: &Malformed) {
@@ -34,6 +35,9 @@ pub fn note(data: &[u8]) {
         assert!((1..=SIGNATURES_MAX).contains(&note.signatures.len()));
         let _ = note.verify(&[&log()]);
         let _ = Policy::of_log(log()).verify(&note);
+    }
+    if let Some(kept) = read(Kept::parse(data)) {
+        assert_eq!(kept.checkpoint.to_string(), kept.note.text(), "a checkpoint has no further lines");
     }
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Some(key) = read(VerifierKey::parse(text)) {
@@ -67,6 +71,27 @@ pub fn proof(data: &[u8]) {
     assert!(file.path.len() <= PROOF_HASHES_MAX);
     extra(file.extra.as_deref().unwrap_or_default());
     let _ = file.verify(b"an entry", &Policy::of_log(log()));
+    if let Some(Proof { claim, .. }) = read(Proof::parse(data)) {
+        let claim = match claim {
+            Claim::Event(proof) => proof.to_string(),
+            Claim::Head(proof) => proof.to_string(),
+        };
+        assert_eq!(Some(claim.as_bytes()), file.extra.as_deref(), "a claim has one spelling");
+    }
+}
+
+/// Consistency proofs as the verifiers take them: JSON, beside another opinion on what it says.
+pub fn consistency(data: &[u8]) {
+    let Some(proof) = read(Consistency::parse(data)) else { return };
+    assert!(proof.path.len() <= PROOF_HASHES_MAX);
+    let (old_root, root) = (Hash([1; 32]), Hash([2; 32]));
+    let result = merkle::verify_consistency(proof.from, &old_root, proof.to, &root, &proof.path);
+    assert!(result.is_err(), "no proof leads to roots that were made up");
+    // Lone surrogates and numbers beyond a double are JSON to Sealog, but not to serde_json.
+    if let Ok(value) = serde_json::from_slice::<serde_json::Value>(data) {
+        assert_eq!((value["from"].as_u64(), value["to"].as_u64()), (Some(proof.from), Some(proof.to)));
+        assert_eq!(value["path"].as_array().map(Vec::len), Some(proof.path.len()));
+    }
 }
 
 fn extra(data: &[u8]) {

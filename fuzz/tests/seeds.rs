@@ -5,7 +5,7 @@ use std::path::Path;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 13] = [
+const TARGETS: [(&str, Target); 14] = [
     ("json", sealog_fuzz::json),
     ("event", sealog_fuzz::event),
     ("query", sealog_fuzz::query),
@@ -17,6 +17,7 @@ const TARGETS: [(&str, Target); 13] = [
     ("trust_note", sealog_fuzz::trust::note),
     ("trust_policy", sealog_fuzz::trust::policy),
     ("trust_proof", sealog_fuzz::trust::proof),
+    ("trust_consistency", sealog_fuzz::trust::consistency),
     ("trust_tile", sealog_fuzz::trust::tile),
     ("trust_entry", sealog_fuzz::trust::entry),
 ];

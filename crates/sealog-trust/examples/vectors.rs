@@ -71,9 +71,17 @@ fn seed<'a>(file: &str, case: &'a Value) -> Option<(&'static str, &'a str)> {
         ("tiles", Some("path")) => ("trust_tile", "path"),
         ("entries", _) => ("trust_entry", "entry"),
         ("salts", Some("line")) => ("trust_entry", "line"),
+        ("verify", _) => return consistency(case).map(|text| ("trust_consistency", text)),
         _ => return None,
     };
     case[field].as_str().map(|text| (target, text))
+}
+
+/// The consistency proof among the files of a verdict.
+fn consistency(case: &Value) -> Option<&str> {
+    let arguments = case["arguments"].as_array()?;
+    let option = arguments.iter().position(|argument| argument == "--consistency")?;
+    case["files"][arguments.get(option + 1)?.as_str()?].as_str()
 }
 
 /// Name and cases of each file of vectors.
