@@ -5,6 +5,14 @@ use crate::db::Schema;
 /// The tables of control data.
 pub const SCHEMA: Schema = Schema {
     name: "control",
-    sqlite: &[include_str!("migrations/sqlite/0001.sql"), include_str!("migrations/sqlite/0002.sql")],
-    postgres: &[include_str!("migrations/postgres/0001.sql"), include_str!("migrations/postgres/0002.sql")],
+    sqlite: &[
+        include_str!("migrations/sqlite/0001.sql"),
+        include_str!("migrations/sqlite/0002.sql"),
+        include_str!("migrations/sqlite/0003.sql"),
+    ],
+    postgres: &[
+        include_str!("migrations/postgres/0001.sql"),
+        include_str!("migrations/postgres/0002.sql"),
+        include_str!("migrations/postgres/0003.sql"),
+    ],
 };

@@ -16,6 +16,7 @@ use crate::case_search::KeptSearch;
 use crate::control::{Answer, Control};
 use crate::db::{Db, DbError, Lock};
 use crate::device::Device;
+use crate::epoch::Epochs;
 use crate::exports::Export;
 use crate::job::Job;
 use crate::key::ApiKey;
@@ -32,8 +33,8 @@ use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
     action, authenticator, case_entry, case_event, case_letter, case_package, case_record, case_search,
-    device, exports, job, key, link, membership, muted_notice, ops_user, outbox, pending, person, project,
-    saved_view, session, settings, system_project, tenant, version,
+    device, epoch, exports, job, key, link, membership, muted_notice, ops_user, outbox, pending, person,
+    project, saved_view, session, settings, system_project, tenant, version,
 };
 
 impl Control {
@@ -93,6 +94,7 @@ pub struct ControlSnapshot {
     pub ops_users: Vec<OpsUser>,
     pub ops_sessions: Vec<Session<OpsUser>>,
     pub ops_devices: Vec<Device<OpsUser>>,
+    pub epochs: Epochs,
 }
 
 /// Every table, each before those that it points at.
@@ -132,6 +134,7 @@ const TABLES: &[&str] = &[
     "ops_devices",
     "ops_sessions",
     "ops_users",
+    "epochs",
 ];
 
 fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
@@ -163,6 +166,7 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         ops_users: ops_user::export(db)?,
         ops_sessions: session::export(db)?,
         ops_devices: device::export(db)?,
+        epochs: epoch::export(db)?,
     })
 }
 
@@ -196,5 +200,6 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     pending::import(db, snapshot.records)?;
     ops_user::import(db, &snapshot.ops_users)?;
     session::import(db, &snapshot.ops_sessions)?;
-    device::import(db, &snapshot.ops_devices)
+    device::import(db, &snapshot.ops_devices)?;
+    epoch::import(db, snapshot.epochs)
 }

@@ -10,6 +10,7 @@ mod case_search;
 mod common;
 mod device;
 mod ending;
+mod epoch;
 mod exports;
 mod failure;
 mod job;
@@ -194,6 +195,10 @@ conformance! {
         trials_are_found_by_their_end_where_nothing_is_billed
         auditors_are_found_by_the_end_of_their_membership
         members_are_found_by_their_roles_while_they_are_members
+    }
+    epoch: {
+        a_promotion_raises_the_epoch_above_everything_that_the_store_knows_of
+        an_epoch_that_a_peer_has_told_is_kept_and_never_lowered
     }
     settings: {
         settings_are_set_changed_and_taken_away_for_one_tenant

@@ -8,19 +8,19 @@ use super::{cycles, files_under, metadata, name, packages, read, root};
 
 /// Lines of code: no comments, no blank lines, no tests. Templates, styles and scripts are lines, too.
 const LINES: [(&str, usize); 18] = [
-    ("sealog", 6_200),
-    ("sealog-backup", 5_400),
+    ("sealog", 6_400),
+    ("sealog-backup", 5_800),
     ("sealog-bench", 6_700),
     ("sealog-cases", 5_700),
     ("sealog-cli", 6_000),
     ("sealog-client", 4_000),
-    ("sealog-control", 8_900),
+    ("sealog-control", 9_000),
     ("sealog-core", 3_600),
     ("sealog-dashboard", 15_500),
     ("sealog-docs", 1_200),
     ("sealog-engine", 500),
     ("sealog-formats", 1_400),
-    ("sealog-server", 6_200),
+    ("sealog-server", 6_300),
     ("sealog-service", 10_600),
     ("sealog-store", 19_100),
     ("sealog-testing", 2_200),
