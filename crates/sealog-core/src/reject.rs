@@ -99,6 +99,9 @@ codes! {
     EventWriteFailed "event/write_failed" 500 true
         "The event could not be made durable."
         "Send it again with the same Idempotency-Key: it is stored exactly once, even if the first attempt succeeded."
+    EventSuperseded "event/superseded" 503 true
+        "This server is no longer the primary: another server has taken its place, and this one accepts no events."
+        "Send the event to the new server, with the same Idempotency-Key; the operator knows its address. Queues and spools keep it until then."
     EventIdempotencyKeyConflict "event/idempotency_key_conflict" 409 false
         "This Idempotency-Key was used for another body within the last 24 hours."
         "Use a new key for a new request."

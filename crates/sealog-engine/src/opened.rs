@@ -186,6 +186,15 @@ impl Opened {
         }
     }
 
+    /// Accepts no events any more, since a copy of the store was promoted; a database has its own fencing.
+    /// Whether that is news.
+    pub fn supersede(&self, epoch: u64) -> bool {
+        match &self.kind {
+            Kind::Embedded(store) => store.supersede(epoch),
+            Kind::Postgres(_) => false,
+        }
+    }
+
     pub fn close(&self) {
         match &self.kind {
             Kind::Embedded(store) => store.close(),

@@ -82,6 +82,11 @@ impl App {
         self.auth.replace_operator_token(token)
     }
 
+    /// The operator token that counts now.
+    pub fn operator_token(&self) -> Option<Secret> {
+        self.auth.operator_token()
+    }
+
     /// Makes the pages of `/docs` before the first one is asked for. Takes a moment: for a thread of its own.
     pub fn prepare_docs(&self) {
         self.docs.prepare(&self.config, &self.service.settings.plans);

@@ -176,6 +176,10 @@ impl Auth {
         if right { Ok(()) } else { Err(Reject::WrongOperatorToken) }
     }
 
+    pub(crate) fn operator_token(&self) -> Option<Secret> {
+        read(&self.operator_token).clone()
+    }
+
     /// From here on this token counts, and no other. Whether it is another one.
     pub(crate) fn replace_operator_token(&self, token: Option<Secret>) -> bool {
         let mut in_use = write(&self.operator_token);

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use sealog_docs::Program;
 use sealog_service::Secret;
 
+use crate::peer::Peer;
 use crate::tls::Tls;
 use crate::traces::Traces;
 
@@ -21,6 +22,8 @@ pub struct Config {
     pub operator_token: Option<Secret>,
     /// Whether replicas of the store may be made by whoever has the operator's token.
     pub replication: bool,
+    /// The other server of a pair, which is asked for its epoch.
+    pub peer: Option<Arc<Peer>>,
     pub trusted_proxies: Vec<IpNet>,
     /// Whether `/metrics` has a listener of its own (`serve_metrics`). The main one does not have it then.
     pub metrics_apart: bool,
@@ -78,6 +81,7 @@ impl Config {
             docs_url: format!("{base_url}/docs"),
             operator_token: None,
             replication: false,
+            peer: None,
             trusted_proxies: Vec::new(),
             metrics_apart: false,
             data_dir: None,

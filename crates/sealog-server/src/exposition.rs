@@ -13,6 +13,7 @@ use hyper::{HeaderMap, Response, StatusCode};
 use sealog_core::id::{Mode, RequestId};
 use sealog_core::reject::{CODES, Code, Reject};
 use sealog_service::records::heads::ahead;
+use sealog_store::StoreError;
 use sealog_store::stats::HistogramView;
 
 use crate::app::App;
@@ -31,7 +32,7 @@ pub(crate) async fn get(app: &App, request_id: RequestId) -> Result<Response<Bod
     Ok(with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
 }
 
-async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
+async fn render(app: &App) -> Result<String, StoreError> {
     let store = app.service.store.stats().await?;
     // A disk that cannot be read must not silence what tells of it.
     let heads = app.service.store.heads().await.unwrap_or_default();
@@ -259,6 +260,21 @@ async fn render(app: &App) -> Result<String, sealog_store::StoreError> {
         let seen_s = metrics.replica_seen_ms.load(Ordering::Relaxed) / 1000;
         text.sample("sealog_replication_last_contact_timestamp_seconds", "", seen_s);
     }
+    if let Some(peer) = &app.config.peer {
+        text.family(
+            "sealog_replication_peer_up",
+            "gauge",
+            "Whether replication.peer told its epoch when it was last asked.",
+        );
+        text.sample("sealog_replication_peer_up", "", u64::from(peer.is_up()));
+    }
+    text.family(
+        "sealog_replication_superseded",
+        "gauge",
+        "Whether a copy of this store was promoted, so that this server rejects events.",
+    );
+    let is_superseded = matches!(app.service.store.ready(), Err(StoreError::Superseded { .. }));
+    text.sample("sealog_replication_superseded", "", u64::from(is_superseded));
     text.family("sealog_sign_ins_failed_total", "counter", "Failed dashboard sign-ins by cause.");
     for (cause, count) in app.service.admin.sign_ins().by_cause() {
         text.sample("sealog_sign_ins_failed_total", &format!("cause=\"{cause}\""), count);

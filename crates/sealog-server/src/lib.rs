@@ -25,6 +25,7 @@ mod metrics;
 pub mod openapi;
 mod operator;
 mod operator_routes;
+pub mod peer;
 mod ready;
 mod redirect;
 mod replication;

@@ -28,9 +28,10 @@ pub(crate) enum Operation {
     ListActions,
     CreateUser,
     ListUsers,
+    ReadEpoch,
 }
 
-pub(crate) static PATHS: [Path<Operation>; 8] = [
+pub(crate) static PATHS: [Path<Operation>; 9] = [
     Path {
         pattern: "tenants",
         operations: &[(Method::GET, Operation::ListTenants), (Method::POST, Operation::CreateTenant)],
@@ -60,4 +61,5 @@ pub(crate) static PATHS: [Path<Operation>; 8] = [
         operations: &[(Method::GET, Operation::ListKeys), (Method::POST, Operation::CreateKey)],
     },
     Path { pattern: "keys/{key_id}/revoke", operations: &[(Method::POST, Operation::RevokeKey)] },
+    Path { pattern: "replication/epoch", operations: &[(Method::GET, Operation::ReadEpoch)] },
 ];

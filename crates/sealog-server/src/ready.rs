@@ -9,6 +9,7 @@ use sealog_store::sync::lock;
 use sealog_store::{Store, StoreError};
 use serde_json::json;
 
+use crate::peer::Peer;
 use crate::respond::{self, Body};
 
 /// What the last probe was told, so that the log has a line for each change and not for each probe.
@@ -26,13 +27,16 @@ impl LastAnswer {
         &self,
         store: &dyn Store,
         keys: &dyn KeyAccess,
+        peer: Option<&Peer>,
         may_know: impl FnOnce() -> bool,
     ) -> Response<Body> {
         let Err(error) = store.ready().and_then(|()| keys.ready()) else {
             if self.replace(None) {
                 tracing::info!("ready: accepting events again");
             }
-            let (notices, degraded) = (store.notices(), store.degraded());
+            let notices = store.notices();
+            let mut degraded = store.degraded();
+            degraded.extend(peer.and_then(Peer::trouble));
             let mut body = json!({ "ready": true });
             if !notices.is_empty() {
                 body["notices"] = notices.into();
@@ -79,6 +83,7 @@ reasons! {
     StoreError::ClockLeapt => "clock_leapt"
     StoreError::Unavailable(_) => "database_unavailable"
     StoreError::HeadUnproven { .. } => "head_unproven"
+    StoreError::Superseded { .. } => "superseded"
     StoreError::Closing => "closing"
     StoreError::Refused(_) => "refused"
     StoreError::Damaged { .. } => "damaged"

@@ -14,6 +14,7 @@ use hyper::{HeaderMap, Response, StatusCode};
 use sealog_core::id::RequestId;
 use sealog_core::reject::{Code, Reject};
 use sealog_service::ingest::IngestError;
+use sealog_store::StoreError;
 
 use crate::budget::Share;
 use crate::config::Config;
@@ -219,6 +220,10 @@ impl Failure {
             IngestError::Reject(reject) => reject.into(),
             IngestError::InBatch { reject, index } => {
                 Failure { message: reject.message_in_batch(index), ..Failure::from(reject) }
+            }
+            // The log has had its line when it became so.
+            IngestError::Store(StoreError::Superseded { .. }) => {
+                Failure::new(Code::EventSuperseded, Code::EventSuperseded.row().meaning)
             }
             IngestError::Store(error) => Failure::write(&error, request_id),
             IngestError::Internal(cause) => Failure::internal(&cause, request_id),

@@ -26,6 +26,9 @@ pub enum StoreError {
     /// The clock has leapt forward, and the setting `clock.strict` refuses to believe it. Appends resume by
     /// themselves when it is set right.
     ClockLeapt,
+    /// A copy of this store was promoted, which now has the chains. Appends stay refused, also after a start;
+    /// reads go on.
+    Superseded { epoch: u64 },
     /// The store is closing.
     Closing,
     /// A request that the store cannot hold, events that do not continue their chain, or a position that is
@@ -59,6 +62,10 @@ impl fmt::Display for StoreError {
             ),
             StoreError::ClockLeapt => f.write_str(
                 "the clock jumped forward by more than an hour and clock.strict is set; correct the clock, or restart the server if the clock is right",
+            ),
+            StoreError::Superseded { epoch } => write!(
+                f,
+                "this server is no longer the primary: its peer has epoch {epoch}, from a later promotion. It rejects events; send them to the peer"
             ),
             StoreError::Closing => f.write_str("the store is shutting down"),
             StoreError::Refused(why) => f.write_str(why),

@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use sealog_cli::exit::Failure;
 use sealog_engine::{OpenOptions, Place};
 use sealog_server::config::{Config, LimitConfig};
+use sealog_server::peer::Peer;
 use sealog_server::tls::Tls;
 use sealog_service::Secret;
 use sealog_service::evidence::verification::Schedule;
@@ -193,6 +194,12 @@ const SETTINGS: &[Setting] = &[
         value: "BOOL",
         default: Some("false"),
         help: "Let sealog replicate copy the whole embedded store, secrets included, with the operator token",
+    },
+    Setting {
+        key: "replication.peer",
+        value: "URL",
+        default: None,
+        help: "Ask this server, with the same operator token, whether it was promoted, and reject events if it was; such as https://standby.example.org",
     },
     Setting {
         key: "ops.enabled",
@@ -670,6 +677,25 @@ impl Values {
         Place::parse(text).ok_or_else(wrong)
     }
 
+    fn peer(&self, store: &Place, server: &Config) -> Result<Option<Arc<Peer>>, ConfigError> {
+        let expected = "an http or https URL without a path";
+        let peer = self.get("replication.peer", expected, |text| {
+            let rest = text.strip_prefix("https://").or(text.strip_prefix("http://"))?;
+            let is_place = !rest.trim_end_matches('/').is_empty() && !rest.contains('@');
+            is_place.then(|| Arc::new(Peer::new(text.trim_end_matches('/'))))
+        })?;
+        let wrong = match peer {
+            Some(_) if *store != Place::Embedded => {
+                "replication.peer is for the embedded store; PostgreSQL has its own failover"
+            }
+            Some(_) if server.operator_token.is_none() => {
+                "replication.peer needs operator_token, the same on both servers"
+            }
+            peer => return Ok(peer),
+        };
+        Err(ConfigError(wrong.into()))
+    }
+
     fn listen(&self) -> Result<SocketAddr, ConfigError> {
         self.required("listen", "an address and port, such as 127.0.0.1:8080", |text| text.parse().ok())
     }
@@ -732,6 +758,7 @@ impl Values {
         server.operator_token = self.operator_token()?;
         server.replication =
             self.required("replication.enabled", "true or false", |text| text.parse().ok())?;
+        server.peer = self.peer(&store, &server)?;
         server.trusted_proxies =
             self.required("trusted_proxies", "addresses and CIDR ranges, separated by commas", proxies)?;
         if let Some((file, place)) = self.0.get("geoip_db") {

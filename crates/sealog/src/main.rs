@@ -6,6 +6,7 @@ mod backup;
 mod config;
 mod demo;
 mod demo_mark;
+mod fence;
 mod first_run;
 mod host;
 mod logging;

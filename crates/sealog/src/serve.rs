@@ -30,6 +30,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::admin::host::Host;
 use crate::admin::socket::AdminSocket;
 use crate::config::Settings;
+use crate::fence::Fence;
 use crate::otlp::Exporter;
 use crate::supervisor::{Pulses, Supervisor};
 use crate::{config, demo_mark, first_run, logging, traces};
@@ -119,6 +120,8 @@ pub(crate) fn serve(
     let service =
         Service::new(store.store(), Arc::clone(store.control()), Arc::clone(&world), settings.service);
     let app = App::new(service, settings.server);
+    // Before the first event is taken.
+    let fence = main.block_on(Fence::begin(&app, &store))?;
     let documented = Arc::clone(&app);
     let thread = std::thread::Builder::new().name("sealog-docs".into());
     // Without the thread the first request for a page makes them.
@@ -152,7 +155,8 @@ pub(crate) fn serve(
     let listeners = Listeners { main: listener, address, metrics, console, plain };
     let pulses = Pulses::of(cores());
     let watched = Watched { supervisor, pulses, stop, traces, given: settings.given.take() };
-    serve_on_all_cores(&main, (&app, &pages), listeners, watched, failure, &admin)?;
+    serve_on_all_cores(&main, (&app, &pages), listeners, watched, failure, (&admin, &fence))?;
+    drop(fence);
     drop(app);
     store.close();
     drop(admin);
@@ -359,7 +363,7 @@ fn serve_on_all_cores(
     Listeners { main: listener, address, metrics, console, plain }: Listeners,
     Watched { supervisor, pulses, mut stop, traces, given }: Watched,
     failure: impl Future<Output = ()>,
-    admin: &AdminSocket,
+    (admin, fence): (&AdminSocket, &Fence<'_>),
 ) -> Result<(), String> {
     let server = Arc::new(Server::new());
     let mut threads = Vec::new();
@@ -415,7 +419,14 @@ fn serve_on_all_cores(
                 }
             },
             background::run(Arc::clone(app), &server),
-            supervision.supervise(admin, server.stopping())
+            supervision.supervise(admin, server.stopping()),
+            async {
+                let asks = Loop::new("peer", || fence.watch());
+                tokio::select! {
+                    () = server.stopping().stopped() => {}
+                    () = supervision.supervise(asks, server.stopping()) => {}
+                }
+            }
         );
     };
     main.block_on(async {

@@ -71,7 +71,7 @@ const KEY: [Code; 7] = [
 ];
 const ADAPTER: [Code; 3] =
     [Code::ValidationBatchEmpty, Code::ValidationBatchTooLarge, Code::RequestUnsupportedEncoding];
-const INGEST: [Code; 12] = [
+const INGEST: [Code; 13] = [
     Code::SubscriptionTrialExpired,
     Code::ValidationInvalidField,
     Code::ValidationBodyTooLarge,
@@ -84,6 +84,7 @@ const INGEST: [Code; 12] = [
     Code::FrameworkDisabled,
     Code::ActionMissingRequiredFields,
     Code::EventWriteFailed,
+    Code::EventSuperseded,
 ];
 /// A wrong token, or an id or a whole interface that does not exist.
 const OPERATOR: [Code; 4] =
@@ -326,6 +327,11 @@ pub(super) fn describe_operator(
         ListActions => ("listCustomActions", "List a tenant's custom actions", ""),
         CreateUser => ("createUser", "Create a dashboard user", ""),
         ListUsers => ("listUsers", "List a tenant's dashboard users", ""),
+        ReadEpoch => (
+            "readEpoch",
+            "Read how often the store was promoted",
+            "For the server whose `replication.peer` this is: it rejects events if this epoch is higher than its own.",
+        ),
     };
     let (status, schema) = match operation {
         CreateTenant => (201, "Tenant"),
@@ -341,6 +347,7 @@ pub(super) fn describe_operator(
         ListActions => (200, "CustomActionPage"),
         CreateUser => (201, "User"),
         ListUsers => (200, "UserPage"),
+        ReadEpoch => (200, "Epoch"),
     };
     let body = match operation {
         CreateTenant => Some((
@@ -362,7 +369,7 @@ pub(super) fn describe_operator(
             json!({ "email": "ann@example.org", "password": "correct horse battery", "role": "auditor" }),
         )),
         ListTenants | ReadTenant | ListProjects | ReadProject | ListKeys | RevokeKey | ListActions
-        | ListUsers => None,
+        | ListUsers | ReadEpoch => None,
     };
     let is_list = matches!(operation, ListTenants | ListProjects | ListKeys | ListActions | ListUsers);
     let mut parameters: Vec<Value> = path_parameter(path).into_iter().collect();

@@ -51,6 +51,8 @@ pub(super) fn all(plans: &[Plan]) -> Value {
     });
     let mut created_key = key.clone();
     created_key["key"] = json!({ "type": "string", "description": "The key itself. It is not shown again." });
+    let promoted = "How often a copy of this store was promoted.";
+    let epoch = json!({ "epoch": { "type": "integer", "minimum": 0, "description": promoted } });
     let custom_action = json!({
         "action": name(),
         "description": nullable(text()),
@@ -210,6 +212,7 @@ pub(super) fn all(plans: &[Plan]) -> Value {
             &[],
         ),
         "UserPage": page("users", "User"),
+        "Epoch": answer(&epoch, &[]),
     })
 }
 

@@ -58,6 +58,7 @@ pub(crate) async fn handle(
         Operation::ListActions => call.actions(tenant_id(id)?, query).await,
         Operation::CreateUser => call.create_user(tenant_id(id)?, call.body(body).await?).await,
         Operation::ListUsers => call.users(tenant_id(id)?, query).await,
+        Operation::ReadEpoch => call.epoch().await,
     }
 }
 
@@ -261,6 +262,11 @@ impl Call<'_> {
         let members = members.await.map_err(|error| self.failed(&error))?;
         let users = members.iter().map(|member| (member.person.id.0.to_string(), render::user(member)));
         Ok(page.answer("users", users))
+    }
+
+    async fn epoch(&self) -> Answer {
+        let epochs = self.accounts().epochs().await.map_err(|error| self.failed(&error))?;
+        found(Some(json!({ "epoch": epochs.own })))
     }
 
     async fn must_exist(&self, id: TenantId) -> Result<(), Failure> {

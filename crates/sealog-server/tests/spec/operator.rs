@@ -50,6 +50,24 @@ fn two_tokens_have_the_wrong_format() {
 }
 
 #[test]
+fn the_epoch_is_told_to_the_operator_and_to_nobody_else() {
+    let service = Service::start();
+    let epoch = || service.operator("GET", "/replication/epoch", &null()).json;
+    assert_eq!(epoch(), json!({"epoch": 0}));
+    wait(service.control().raise_epoch()).unwrap();
+    // What a peer has told is not its own.
+    wait(service.control().see_epoch(9)).unwrap();
+    assert_eq!(epoch(), json!({"epoch": 1}));
+    let path = "/operator/v1/replication/epoch";
+    service.request("GET", path, &[], b"").rejected(401, "auth/missing_header");
+    let key = bearer(&service.live);
+    service.request("GET", path, &[("Authorization", &key)], b"").rejected(401, "auth/key_not_found");
+    // No receipt carries it.
+    let answer = service.event(&service.live, LOGIN);
+    assert!(!answer.body.contains("epoch") && answer.headers.iter().all(|(name, _)| !name.contains("epoch")));
+}
+
+#[test]
 fn a_tenant_is_created_on_the_top_plan_with_active_billing_unless_said_otherwise() {
     let service = Service::start();
     let answer = service.operator("POST", "/tenants", &json!({"name": "Acme"}));

@@ -82,6 +82,7 @@ pub fn of_one_row(outcome: Result<Result<(), StoreError>, String>) -> Result<Opt
             | StoreError::Deadline
             | StoreError::Unavailable(_)
             | StoreError::ClockLeapt
+            | StoreError::Superseded { .. }
             | StoreError::Closing),
         )) => Err(error),
         Ok(Err(

@@ -161,6 +161,14 @@ impl EmbeddedStore {
         of_log(&self.live).or_else(|| of_log(&self.test))
     }
 
+    /// Accepts no events any more, since a copy of this store was promoted and has the chains. Reads go on.
+    /// Whether that is news.
+    pub fn supersede(&self, epoch: u64) -> bool {
+        let of_log = |log: &open_log::Handle| log.log().writer.supersede(epoch);
+        // Both, whatever the first one says.
+        of_log(&self.live) | of_log(&self.test)
+    }
+
     /// Finishes what is queued, syncs and stops. What was not acknowledged before this returns was not
     /// written.
     pub fn close(&self) {

@@ -9,6 +9,8 @@ pub(crate) struct Admission {
     /// Set by a failed write or sync, for good.
     poisoned: Option<StoreError>,
     closing: bool,
+    /// The epoch of the store that has taken this one's place, for good.
+    superseded: Option<u64>,
     no_room: bool,
     /// When the group that is being written and synced was begun.
     writing_since: Option<Instant>,
@@ -28,8 +30,11 @@ impl Admission {
         match &self.poisoned {
             Some(error) => Err(error.clone()),
             None if self.closing => Err(StoreError::Closing),
-            None if self.no_room => Err(StoreError::NoRoom),
-            None => Ok(()),
+            None => match self.superseded {
+                Some(epoch) => Err(StoreError::Superseded { epoch }),
+                None if self.no_room => Err(StoreError::NoRoom),
+                None => Ok(()),
+            },
         }
     }
 
@@ -53,6 +58,12 @@ impl Admission {
 
     pub(crate) fn close(&mut self) {
         self.closing = true;
+    }
+
+    /// Another store has the chains now. Whether that is news.
+    pub(crate) fn supersede(&mut self, epoch: u64) -> bool {
+        let known = self.superseded.replace(self.superseded.map_or(epoch, |known| known.max(epoch)));
+        known.is_none()
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -121,6 +132,18 @@ mod tests {
         assert_eq!(admission.check(), Err(StoreError::NoRoom));
         assert!(admission.note_room() && !admission.note_room());
         assert_eq!(admission.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_store_that_was_superseded_refuses_events_for_good_and_still_closes_cleanly() {
+        let mut admission = Admission::default();
+        assert!(admission.supersede(3) && !admission.supersede(2) && !admission.supersede(4));
+        admission.refuse_for_want_of_room();
+        assert!(admission.note_room());
+        assert_eq!(admission.check(), Err(StoreError::Superseded { epoch: 4 }));
+        assert_eq!(admission.is_ready(DEADLINE), admission.check());
+        admission.close();
+        assert!(admission.is_closed_cleanly());
     }
 
     #[test]

@@ -453,6 +453,12 @@ impl Writer {
         lock(&self.shared).admission.poison(error);
     }
 
+    /// Refuses events from now on, since another store has the chains. What is queued is still written: it
+    /// came before. Whether that is news.
+    pub(crate) fn supersede(&self, epoch: u64) -> bool {
+        lock(&self.shared).admission.supersede(epoch)
+    }
+
     /// Refuses events until there is another segment. What was sealed in the meantime is forgotten.
     fn no_room(&self, cause: &str) -> StoreError {
         let log = self.contents.mode.as_str();
