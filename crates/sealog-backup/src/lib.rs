@@ -12,6 +12,7 @@ mod copied;
 mod copy;
 mod cores;
 mod create;
+mod divergence;
 mod head_text;
 mod heads;
 mod list;
@@ -51,6 +52,7 @@ use shared::EXIT_CODES;
 
 pub use copy::command as copy_command;
 pub use create::{Take, Taken, create};
+pub use divergence::{Diverged, divergence};
 pub use heads::run as heads;
 pub use replicate::command as replicate_command;
 pub use restore::command as restore_command;

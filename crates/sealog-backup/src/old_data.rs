@@ -60,7 +60,7 @@ pub(super) fn read(data_dir: &Path) -> Result<Option<OldData>, Failure> {
 }
 
 /// Numbers of the segments in the directory of a log, in their order.
-fn segments(dir: &Path) -> io::Result<Vec<u64>> {
+pub(super) fn segments(dir: &Path) -> io::Result<Vec<u64>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(Vec::new());

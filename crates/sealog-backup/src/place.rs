@@ -162,6 +162,19 @@ impl Place {
         }
     }
 
+    /// Fails while somebody writes here. As long as it is held, nobody begins to.
+    pub(super) fn without_writers(&self) -> Result<File, Failure> {
+        let lock = File::open(&self.path).map_err(|error| Failure::of_path(&self.path, &error))?;
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(Failure::new(
+                Exit::Unavailable,
+                format!("{}: `sealog replicate` still writes here; stop it first", self.path.display()),
+            )),
+            // A file system without locks is promoted from all the same.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(lock),
+        }
+    }
+
     /// Nothing while somebody reads here. As long as it is held, nobody begins to.
     pub(super) fn without_readers(&self) -> Option<File> {
         let lock = File::open(self.path.join("FORMAT")).ok()?;

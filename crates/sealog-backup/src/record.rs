@@ -19,6 +19,8 @@ const CHAINS_MAX: usize = 100;
 /// What happened, for every tenant the same.
 #[derive(Debug)]
 pub(super) struct Restored<'a> {
+    /// Of a promotion.
+    pub epoch: Option<u64>,
     pub backup: &'a str,
     pub made_at: &'a str,
     pub reason: Option<&'a str>,
@@ -50,7 +52,7 @@ pub(super) async fn add_records(control: &Control, restored: &Restored<'_>) -> R
 }
 
 fn record(recorder: &Recorder, tenant_id: TenantId, restored: &Restored<'_>) -> NewRecord {
-    let Restored { backup, made_at, reason, lost, concerns_all, recovered_events } = restored;
+    let Restored { epoch, backup, made_at, reason, lost, concerns_all, recovered_events } = restored;
     let concerns = |behind: &&Behind| behind.chain.is_none_or(|chain| chain.tenant_id == tenant_id);
     let of_tenant: Vec<&Behind> = lost.iter().filter(concerns).collect();
     // Several events of one chain may be missing, each known by something else.
@@ -58,6 +60,9 @@ fn record(recorder: &Recorder, tenant_id: TenantId, restored: &Restored<'_>) -> 
     let unplaced = of_tenant.iter().filter(|behind| behind.chain.is_none()).count();
     let count = chains.len() + unplaced;
     let mut metadata = json!({ "backup": backup, "made_at": made_at, "rolled_back_chains": count });
+    if let Some(epoch) = epoch {
+        metadata["promoted_to_epoch"] = json!(epoch);
+    }
     if *recovered_events > 0 {
         // The sum of all tenants is nobody's business.
         metadata["recovered_tail"] = json!(true);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use sealog_cli::exit::{EXIT_CODES, Exit, Failure};
 use sealog_cli::files::write_new;
 use sealog_client::http::{Client, Retries, Settings};
@@ -20,6 +20,8 @@ use super::copied::{Copied, OfDatabase, OfServer, Standing};
 use super::place::{Keeper, Place};
 use super::remote::Remote;
 use super::replica::{Replica, Round};
+use super::restore::{Order, recover_tail_flag, restore, unsafe_storage_flag};
+use super::rollback_flags::rollback_args;
 use super::shared::{metrics_flag, quiet_flag, seconds, write_metrics};
 use super::stopped::Stopped;
 use crate::copy::is_url;
@@ -35,6 +37,9 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 const SAY_EVERY: Duration = Duration::from_secs(10);
 /// How often figures are written: each is a sync, and Prometheus looks less often.
 const METRICS_EVERY: Duration = Duration::from_secs(5);
+
+/// Flags that are for following alone.
+const FOLLOWING: [&str; 6] = ["from", "from-file", "token-file", "status", "once", "metrics"];
 
 pub fn command() -> Command {
     Command::new("replicate")
@@ -55,11 +60,20 @@ pub fn command() -> Command {
              The command runs until you stop it, and retries while the server or the database is \
              unavailable. You can kill it at any moment: the next run resumes. It stops with an error if a \
              chain does not verify or the source has fewer events than the copy, and leaves the copy \
-             unchanged.",
+             unchanged.\n\n\
+             --promote DATA makes a data directory of the copy of a server, for a new primary. Stop this \
+             command and the old primary first. It verifies the copy, restores it into DATA, raises the epoch \
+             of the store and records the promotion in the system chains of all tenants. An old primary whose \
+             `replication.peer` is the new one then rejects events. With --old-data and --recover-tail it \
+             also takes the events that only the log of the old primary has. If it is interrupted, run it \
+             again; it starts over.\n\n\
+             --divergence FILE writes the events that only the old primary acknowledged to FILE, one per \
+             line, each with its receipt (log_id, chain_seq, hash), and names the file in the system chains \
+             of their tenants on the new primary (--data), which may run.",
         )
         .after_help(EXIT_CODES)
         .arg(
-            Arg::new("from").long("from").value_name("URL").required_unless_present("from-file").help(
+            Arg::new("from").long("from").value_name("URL").required_unless_present_any(["from-file", "settles"]).help(
                 "URL of the server, such as https://log.example.org, or postgres:// URL of the database",
             ),
         )
@@ -75,7 +89,7 @@ pub fn command() -> Command {
                 .long("to")
                 .value_name("DIR")
                 .required(true)
-                .help("Write the copy to this directory"),
+                .help("Write the copy to this directory; with --promote and --divergence, the copy to read"),
         )
         .arg(
             Arg::new("token-file").long("token-file").value_name("FILE").help(
@@ -87,6 +101,35 @@ pub fn command() -> Command {
                 .long("status")
                 .value_name("FILE")
                 .help("Write the progress to this file as JSON after each poll"),
+        )
+        .arg(
+            Arg::new("promote")
+                .long("promote")
+                .value_name("DATA")
+                .conflicts_with_all(FOLLOWING)
+                .help("Make a data directory for a new primary of the copy, with a higher epoch; new or empty"),
+        )
+        .arg(
+            Arg::new("divergence")
+                .long("divergence")
+                .value_name("FILE")
+                .requires_all(["old-data", "data"])
+                .conflicts_with_all(FOLLOWING)
+                .help("Write what only the old primary acknowledged to this file"),
+        )
+        .group(ArgGroup::new("settles").args(["promote", "divergence"]))
+        .args(rollback_args().map(|arg| match arg.get_id().as_str() {
+            "old-data" => arg.requires("settles").help("Data directory of the old primary"),
+            _ => arg.requires("promote"),
+        }))
+        .arg(recover_tail_flag().requires("promote"))
+        .arg(unsafe_storage_flag().requires("promote"))
+        .arg(
+            Arg::new("data")
+                .long("data")
+                .value_name("DIR")
+                .requires("divergence")
+                .help("Data directory of the new primary"),
         )
         .arg(metrics_flag())
         .arg(Arg::new("once").long("once").action(ArgAction::SetTrue).help("Copy once and exit"))
@@ -108,6 +151,13 @@ pub fn command() -> Command {
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    if let Some(data) = matches.get_one::<String>("promote") {
+        let copy = matches.get_one::<String>("to").expect("clap asks for it");
+        let _alone = Place::open(Path::new(copy))?.without_writers()?;
+        let order =
+            Order { from: copy, to: Path::new(data), backup: None, accept_damage: false, promotes: true };
+        return restore(matches, &order);
+    }
     follow(matches).map(|()| ExitCode::SUCCESS)
 }
 

@@ -5,8 +5,8 @@
 //! t1  RESTORING stands in the target: no server opens it from here on, and a restore that is run again
 //!     begins anew
 //! t2  segments, control data and secrets are there and synced, with the high-water mark of the backup
-//! t3  the store was opened once: its heads are those of the backup, indexes are built, losses accepted,
-//!     records added
+//! t3  the store was opened once: its heads are those of the backup, indexes are built, losses accepted, the
+//!     epoch of a promotion raised, records added
 //! t4  RESTORING is removed
 //! ```
 
@@ -80,18 +80,46 @@ pub fn command() -> Command {
         .arg(Arg::new("to").long("to").value_name("DATA").required(true).help("The data directory to create; new or empty"))
         .arg(Arg::new("backup").long("backup").value_name("ID").help("Restore this backup instead of the newest; `sealog backup list` shows the ids"))
         .arg(Arg::new("accept-damage").long("accept-damage").action(ArgAction::SetTrue).help("Restore a backup of a damaged store, with its broken chains; files must still match the manifest"))
-        .arg(Arg::new("allow-unsafe-storage").long("allow-unsafe-storage").action(ArgAction::SetTrue).help("Restore onto a file system that can lose events, for tests"))
+        .arg(unsafe_storage_flag())
         .args(rollback_args())
-        .arg(Arg::new("recover-tail").long("recover-tail").action(ArgAction::SetTrue).requires("old-data").help("Import the events of --old-data after the end of the backup, verified, and its control data"))
+        .arg(recover_tail_flag())
         .arg(json_flag())
         .arg(quiet_flag())
         .subcommand(restore_check::command())
 }
 
+pub(super) fn unsafe_storage_flag() -> Arg {
+    let flag = Arg::new("allow-unsafe-storage").long("allow-unsafe-storage").action(ArgAction::SetTrue);
+    flag.help("Restore onto a file system that can lose events, for tests")
+}
+
+pub(super) fn recover_tail_flag() -> Arg {
+    let flag = Arg::new("recover-tail").long("recover-tail").action(ArgAction::SetTrue).requires("old-data");
+    flag.help("Import the events of --old-data after the end of the backup, verified, and its control data")
+}
+
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let given = |name: &str| matches.get_one::<String>(name).map(String::as_str);
-    let (from, to) =
-        (given("from").expect("clap asks for it"), Path::new(given("to").expect("clap asks for it")));
+    let (from, to) = (given("from").expect("clap asks for it"), given("to").expect("clap asks for it"));
+    let (backup, accept_damage) = (given("backup"), matches.get_flag("accept-damage"));
+    restore(matches, &Order { from, to: Path::new(to), backup, accept_damage, promotes: false })
+}
+
+/// What is to be restored.
+#[derive(Debug)]
+pub(super) struct Order<'a> {
+    pub from: &'a str,
+    pub to: &'a Path,
+    pub backup: Option<&'a str>,
+    pub accept_damage: bool,
+    /// The target becomes the primary: its epoch is raised before a server can start on it.
+    pub promotes: bool,
+}
+
+/// Restores as ordered, with the flags that every order has.
+pub(super) fn restore(matches: &ArgMatches, order: &Order<'_>) -> Result<ExitCode, Failure> {
+    let Order { from, to, backup, accept_damage, promotes } = *order;
+    let given = |name: &str| matches.get_one::<String>(name).map(String::as_str);
     let mut known = Known::default();
     known_to(matches, &mut known)?;
     let recover_from = recover_from(matches)?;
@@ -110,24 +138,25 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         place,
         to: to.to_owned(),
         accept_rollback: matches.get_flag("accept-rollback"),
-        accept_damage: matches.get_flag("accept-damage"),
+        accept_damage,
+        promotes,
         recover_from,
         reason: given("reason").map(str::to_owned),
         allow_unsafe_storage: matches.get_flag("allow-unsafe-storage"),
         is_quiet: matches.get_flag("quiet"),
     };
-    let done = match restore.run(given("backup"), &mut known) {
+    let done = match restore.run(backup, &mut known) {
         Ok(done) => done,
         Err(Refused { failure, is_begun: true }) => return Err(failure),
         // Nothing was restored yet, so the target is as it was found.
         Err(Refused { failure, is_begun: false }) => return Err(abandon(to, failure)),
     };
-    let Done { manifest, events, lost, recovered } = done;
+    let Done { manifest, events, lost, recovered, epoch } = done;
     if matches.get_flag("json") {
         let lost: Vec<String> = lost.iter().map(Behind::say).collect();
         println!(
             "{}",
-            json!({ "id": manifest.id, "made_at": manifest.made_at, "data_dir": to, "events": events, "chains": manifest.heads.len(), "rolled_back": lost, "not_known": known.not_known(), "recovered": recovered })
+            json!({ "id": manifest.id, "made_at": manifest.made_at, "data_dir": to, "events": events, "chains": manifest.heads.len(), "rolled_back": lost, "not_known": known.not_known(), "recovered": recovered, "epoch": epoch })
         );
     } else {
         for behind in &lost {
@@ -144,6 +173,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             manifest.made_at,
             manifest.heads.len()
         );
+        if let Some(epoch) = epoch {
+            println!(
+                "promoted to epoch {epoch}. Start the server on {}; the old primary must not accept events any more: keep it stopped, or set replication.peer on it",
+                to.display()
+            );
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -168,6 +203,7 @@ struct Restore {
     recover_from: Option<PathBuf>,
     accept_rollback: bool,
     accept_damage: bool,
+    promotes: bool,
     reason: Option<String>,
     allow_unsafe_storage: bool,
     is_quiet: bool,
@@ -178,6 +214,8 @@ struct Done {
     events: u64,
     lost: Vec<Behind>,
     recovered: Option<Recovered>,
+    /// Of a promotion.
+    epoch: Option<u64>,
 }
 
 /// What came from the old data directory.
@@ -257,8 +295,8 @@ impl Restore {
         self.copy(&manifest, tail.as_ref(), recovered.as_ref()).map_err(begun)?;
         let (recovered_ref, is_unread) = (recovered.as_ref(), !unread.is_empty());
         let reached = Reached { heads, lost: &lost, recovered: recovered_ref, is_unread };
-        self.finish(&manifest, tail.as_ref(), &reached).map_err(Failure::from).map_err(begun)?;
-        Ok(Done { manifest, events, lost, recovered })
+        let epoch = self.finish(&manifest, tail.as_ref(), &reached).map_err(Failure::from).map_err(begun)?;
+        Ok(Done { manifest, events, lost, recovered, epoch })
     }
 
     fn refuse_damage(&self, manifest: &Manifest, checked: &Checked) -> Result<(), Refused> {
@@ -461,7 +499,12 @@ impl Restore {
     }
 
     /// Opens the store once, holds it against the manifest, accepts what is lost and adds the records.
-    fn finish(&self, manifest: &Manifest, tail: Option<&Tail>, reached: &Reached<'_>) -> Result<(), String> {
+    fn finish(
+        &self,
+        manifest: &Manifest,
+        tail: Option<&Tail>,
+        reached: &Reached<'_>,
+    ) -> Result<Option<u64>, String> {
         let Reached { heads, lost, .. } = reached;
         let projects = projects_of_copy(&self.to.join(CONTROL)).map_err(|error| error.to_string())?;
         // A chain of a project that the control data does not know would be made by its own acceptance, and
@@ -497,8 +540,9 @@ impl Restore {
         store.close();
         drop(control);
         drop(store);
-        done?;
-        self.unmark().map_err(|error| format!("{}: {error}", self.to.display()))
+        let epoch = done?;
+        self.unmark().map_err(|error| format!("{}: {error}", self.to.display()))?;
+        Ok(epoch)
     }
 
     async fn complete(
@@ -508,7 +552,7 @@ impl Restore {
         manifest: &Manifest,
         reached: &Reached<'_>,
         accepted: &BTreeMap<ChainId, Head>,
-    ) -> Result<(), String> {
+    ) -> Result<Option<u64>, String> {
         let Reached { heads, lost, recovered, is_unread } = reached;
         let restored: BTreeMap<ChainId, Head> =
             store.heads().await.map_err(|error| error.to_string())?.into_iter().collect();
@@ -524,7 +568,13 @@ impl Restore {
             let reason = self.reason.clone().ok_or("a rollback needs a reason")?;
             store.accept_loss(*chain, reason).await.map_err(|error| format!("chain {chain}: {error}"))?;
         }
+        // Durable before RESTORING is removed, without which no server starts here.
+        let epoch = match self.promotes {
+            true => Some(control.raise_epoch().await.map_err(|error| error.to_string())?),
+            false => None,
+        };
         let record = Restored {
+            epoch,
             backup: &manifest.id,
             made_at: &manifest.made_at,
             reason: self.reason.as_deref(),
@@ -536,9 +586,10 @@ impl Restore {
         // Control data and log of one old directory belong together, and whoever has edited one of them is to
         // be found. Otherwise they may be of two moments: what differs now is not what somebody edits later.
         if lost.is_empty() && recovered.is_some_and(|recovered| recovered.has_control_data) {
-            return Ok(());
+            return Ok(epoch);
         }
-        queue_baseline(control, &SystemWorld).await.map_err(|error| error.to_string())
+        queue_baseline(control, &SystemWorld).await.map_err(|error| error.to_string())?;
+        Ok(epoch)
     }
 
     fn unmark(&self) -> io::Result<()> {

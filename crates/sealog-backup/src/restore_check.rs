@@ -144,8 +144,15 @@ async fn compare(opened: &Opened, matches: &ArgMatches, known: &mut Known) -> Re
                 .map_err(|error| format!("chain {chain}: {error}"))?;
         }
         let (backup, made_at, reason) = (&*backup, &*made_at, Some(&*reason));
-        let record =
-            Restored { backup, made_at, reason, lost: &lost, concerns_all: false, recovered_events: 0 };
+        let record = Restored {
+            epoch: None,
+            backup,
+            made_at,
+            reason,
+            lost: &lost,
+            concerns_all: false,
+            recovered_events: 0,
+        };
         add_records(opened.control(), &record).await?;
         // Control data and log may be of two moments: what differs now is not what somebody edits later.
         queue_baseline(opened.control(), &SystemWorld).await.map_err(|error| error.to_string())?;

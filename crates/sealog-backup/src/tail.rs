@@ -13,6 +13,7 @@ use sealog_cli::exit::Failure;
 use sealog_cli::files::{create_file, make_dir};
 use sealog_control::copy_of_directory;
 use sealog_core::chain::Head;
+use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_store::embedded::backup::{
     Header, SegmentContents, Walk, Wanted, read_dropped, segment_file_name,
@@ -64,6 +65,12 @@ struct Piece {
     from: u64,
     to: u64,
     sha256: [u8; 32],
+}
+
+impl Piece {
+    fn from(&self) -> usize {
+        usize::try_from(self.from).unwrap_or(usize::MAX)
+    }
 }
 
 /// Where the tail of a log begins.
@@ -274,26 +281,54 @@ impl Tail {
     /// Writes it behind what was restored of a log.
     pub(super) fn write(&self, mode: Mode, to: &Path) -> Result<(), Failure> {
         for piece in self.logs.get(&mode).into_iter().flat_map(|log| &log.pieces) {
-            let name = segment_file_name(piece.number);
-            let (source, target) = (self.dir(mode).join(&name), to.join(&name));
-            let bytes = fs::read(&source).map_err(|error| Failure::of_path(&source, &error))?;
-            let range = usize::try_from(piece.from).ok().zip(usize::try_from(piece.to).ok());
-            let bytes = range.and_then(|(from, to)| bytes.get(from..to)).unwrap_or_default();
-            // It was verified, and may have been changed since.
-            if Sha256::digest(bytes)[..] != piece.sha256 {
-                return Err(changed(&source.display()));
-            }
+            let target = to.join(segment_file_name(piece.number));
+            let bytes = self.read_piece(mode, piece)?;
             let written = || {
                 let mut file = match piece.from {
                     0 => create_file(&target)?,
                     _ => OpenOptions::new().append(true).open(&target)?,
                 };
-                file.write_all(bytes)?;
+                file.write_all(bytes.get(piece.from()..).unwrap_or_default())?;
                 file.sync_all()
             };
             written().map_err(|error: io::Error| Failure::of_path(&target, &error))?;
         }
         Ok(())
+    }
+
+    /// The first segment of a log in which one of its events can stand.
+    pub(super) fn goes_on_in(&self, mode: Mode) -> u64 {
+        self.logs.get(&mode).map_or(u64::MAX, |log| log.goes_on_in)
+    }
+
+    /// Hands over its events, in the order of the log: those that were verified, and no others.
+    pub(super) fn for_each_event(
+        &self,
+        mut each: impl FnMut(ChainId, StoredEvent) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut count = 0;
+        for (mode, log) in &self.logs {
+            for piece in &log.pieces {
+                let events = SegmentContents::events(&self.read_piece(*mode, piece)?, piece.from);
+                count += events.len() as u64;
+                events.into_iter().try_for_each(|(chain, event)| each(chain, event))?;
+            }
+        }
+        match count == self.events {
+            true => Ok(()),
+            false => Err(changed(&self.data_dir.display())),
+        }
+    }
+
+    /// A segment up to the end of a piece of it, which was verified and may have been changed since.
+    fn read_piece(&self, mode: Mode, piece: &Piece) -> Result<Vec<u8>, Failure> {
+        let path = self.dir(mode).join(segment_file_name(piece.number));
+        let mut bytes = fs::read(&path).map_err(|error| Failure::of_path(&path, &error))?;
+        bytes.truncate(usize::try_from(piece.to).unwrap_or(usize::MAX));
+        match bytes.get(piece.from()..) {
+            Some(found) if Sha256::digest(found)[..] == piece.sha256 => Ok(bytes),
+            _ => Err(changed(&path.display())),
+        }
     }
 
     /// Copies the old control data to a file in the target: what was committed, its journal included. Nothing

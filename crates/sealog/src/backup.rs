@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 
-use sealog_backup::Taken;
+use sealog_backup::{Diverged, Taken};
 use sealog_cli::exit::Failure;
 
 use crate::admin::client::{self, OTHER_ANSWER};
@@ -30,6 +30,9 @@ pub(crate) fn run(name: &str, matches: &ArgMatches) -> Option<Result<ExitCode, F
         ("backup", Some(("create", matches))) => create(matches),
         ("backup", Some(("heads", matches))) => with_store(matches, sealog_backup::heads),
         ("restore", Some(("check", matches))) => with_store(matches, sealog_backup::restore_check),
+        ("replicate", _) if matches.contains_id("divergence") => {
+            sealog_backup::divergence(matches, &record_divergence)
+        }
         _ => return sealog_backup::run(name, matches),
     })
 }
@@ -40,6 +43,16 @@ fn with_store(
 ) -> Result<ExitCode, Failure> {
     let settings = config::load(matches, std::env::vars())?;
     run(matches, &settings.store, &settings.data_dir)
+}
+
+/// By the server that has the data directory open, or by opening it: there is one writer.
+fn record_divergence(data_dir: &Path, diverged: &Diverged) -> Result<bool, Failure> {
+    let data_dir = data_dir.to_str().ok_or_else(|| Failure::usage("--data: the path is not UTF-8"))?;
+    let settings = config::of_flags(&[("data_dir", data_dir)])?;
+    match client::run(&settings, &Request::RecordDivergence(diverged.clone()))? {
+        Answer::RecordDivergence(is_known) => Ok(is_known),
+        _ => Err(OTHER_ANSWER.to_owned().into()),
+    }
 }
 
 fn create(matches: &ArgMatches) -> Result<ExitCode, Failure> {

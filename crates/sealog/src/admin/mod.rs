@@ -8,6 +8,7 @@
 //! [`operations::Answer`], and an arm of [`operations::administer`].
 
 pub(crate) mod client;
+mod divergence;
 pub(crate) mod host;
 pub(crate) mod inspect;
 mod link_text;

@@ -4,7 +4,7 @@ use sealog_cli::exit::Failure;
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
-use super::{inspect, loss, moment, ops_user, reset};
+use super::{divergence, inspect, loss, moment, ops_user, reset};
 
 /// What an operator can ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +15,7 @@ pub(crate) enum Request {
     OpsUser(ops_user::Request),
     Inspect,
     TakeMoment(moment::Request),
+    RecordDivergence(sealog_backup::Diverged),
 }
 
 impl Request {
@@ -26,6 +27,7 @@ impl Request {
             Request::OpsUser(_) => "ops-user",
             Request::Inspect => "doctor",
             Request::TakeMoment(_) => "backup",
+            Request::RecordDivergence(_) => "replicate --divergence",
         }
     }
 }
@@ -38,6 +40,8 @@ pub(crate) enum Answer {
     OpsUser(ops_user::Done),
     Inspect(inspect::State),
     TakeMoment(sealog_backup::Taken),
+    /// Whether there is such a tenant.
+    RecordDivergence(bool),
 }
 
 /// Does what a command asks. An error is a text for the operator, with the code that the command ends with.
@@ -49,6 +53,9 @@ pub(super) async fn administer(host: &Host, request: Request) -> Result<Answer, 
         Request::Inspect => inspect::state(host).await.map(Answer::Inspect).map_err(Failure::from),
         Request::TakeMoment(request) => {
             moment::take(host, request).await.map(Answer::TakeMoment).map_err(Failure::from)
+        }
+        Request::RecordDivergence(diverged) => {
+            divergence::record(host, &diverged).await.map(Answer::RecordDivergence)
         }
     }
 }

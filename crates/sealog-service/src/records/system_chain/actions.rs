@@ -114,6 +114,8 @@ vocabulary! {
     JOB_CANCELLED = "sealog.job_cancelled", "configuration", "warning", "An operator cancelled a job of the organisation.";
     STORE_RESTORED = "sealog.store_restored", "configuration", "critical",
         "The store was restored from a backup; if the backup was missing acknowledged events, the event names them.";
+    STORE_DIVERGED = "sealog.store_diverged", "configuration", "critical",
+        "A server that was replaced had acknowledged events that are not in these chains; the named file has them.";
     TEST_EVENTS_DROPPED = "sealog.test_events_dropped", "configuration", "info",
         "Old test events are deleted: in each chain, all events up to the named one.";
     BASELINE = "sealog.baseline", "configuration", "warning",

@@ -191,6 +191,19 @@ impl SegmentContents {
         Some(contents)
     }
 
+    /// The events of a segment behind `from`, where a frame ends: those that can be read, in the order of the
+    /// log.
+    pub fn events(bytes: &[u8], from: u64) -> Vec<(ChainId, StoredEvent)> {
+        let Some(header) = Header::read(bytes) else { return Vec::new() };
+        let pieces = segment::walk_from(bytes, from, u64::MAX, &header.salt, header.mode);
+        let frames = pieces.iter().filter_map(|piece| match piece {
+            Piece::Intact(frame) => Some(frame),
+            Piece::Broken(_) | Piece::Unreadable(..) => None,
+        });
+        let records = frames.flat_map(|frame| frame.records().map(|record| (frame.header.chain, record)));
+        records.filter_map(|(chain, record)| Some((chain, record.event(chain)?))).collect()
+    }
+
     fn close(&mut self, chain: ChainId, run: Option<Run>) {
         if let Some(run) = run {
             self.parts.push((chain, Part::Sound(Box::new(run))));

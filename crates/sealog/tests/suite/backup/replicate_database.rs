@@ -298,7 +298,7 @@ fn what_cannot_be_meant_ends_a_copy_of_a_database_with_what_to_do() {
     // Backups, and a copy of another store.
     stage.fill(&chains()[..1], 1);
     stage.create();
-    refused(&["--from", &url, "--to", stage.backups().to_str().unwrap()], 1, "sealog backup 1");
+    refused(&["--from", &url, "--to", stage.backups().to_str().unwrap()], 1, "has backups");
     let data = stage.data();
     let before = heads(&data);
     refused(&["--from", &url, "--to", data.to_str().unwrap()], 1, "in the target");
