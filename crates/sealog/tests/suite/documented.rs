@@ -342,8 +342,11 @@ fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
                 let said = operate(&data, &[], &with(&text, &[(url, &*database.url())]));
                 assert!(said.contains("end with the same hash in both stores"), "{said}");
             }
-            // tests/backup runs them: made.rs, replicate.rs and replicate_database.rs.
-            "## Backup and restore" | "### A replica on another machine" | "## A replica of a database" => {}
+            // tests/backup runs them: made.rs, replicate.rs, failover.rs and replicate_database.rs.
+            "## Backup and restore"
+            | "### A replica on another machine"
+            | "### Failover to a replica"
+            | "## A replica of a database" => {}
             other => panic!("{OPERATING:?}, {other:?}: no test runs this block:\n{text}"),
         }
     }

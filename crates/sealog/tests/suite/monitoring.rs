@@ -129,6 +129,8 @@ fn of_commands(data: &Path, dir: &Path) -> BTreeSet<String> {
     let served = dir.join("replicated");
     let mut command = serving(sealog(), &served);
     command.env("SEALOG_OPERATOR_TOKEN", "a token of the operator").env("SEALOG_REPLICATION_ENABLED", "true");
+    // Nobody listens there.
+    command.env("SEALOG_REPLICATION_PEER", "http://127.0.0.1:9");
     let server = start(command);
     let from = format!("http://{}", server.address);
     let (data, to) = (data.to_str().unwrap(), dir.join("replica"));
@@ -157,6 +159,8 @@ fn of_commands(data: &Path, dir: &Path) -> BTreeSet<String> {
     let line = text.lines().find(|line| line.starts_with(seen)).unwrap();
     assert!(!line.ends_with(" 0"), "{line}");
     known.insert(seen.to_owned());
+    assert!(text.contains("\nsealog_replication_peer_up 0\n"), "{text}");
+    known.insert("sealog_replication_peer_up".to_owned());
     server.stop();
     known
 }

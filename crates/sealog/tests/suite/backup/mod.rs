@@ -1,6 +1,7 @@
 //! `sealog backup` and `sealog restore` as an operator meets them.
 
 mod damage;
+mod failover;
 mod kill;
 mod made;
 mod postgres;
