@@ -44,8 +44,24 @@ impl Policy {
     }
 }
 
-/// At least 128 random bits.
-pub(crate) fn new_key() -> String {
+/// The body of a batch of these texts.
+pub fn batch_body<'e>(events: impl Iterator<Item = &'e [u8]> + Clone) -> Bytes {
+    let size: usize = events.clone().map(|event| event.len() + 1).sum();
+    let (begin, end) = AROUND_A_BATCH.split_at(AROUND_A_BATCH.len() - 2);
+    let mut body = Vec::with_capacity(size + AROUND_A_BATCH.len());
+    body.extend_from_slice(begin.as_bytes());
+    for (index, event) in events.enumerate() {
+        if index > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(event);
+    }
+    body.extend_from_slice(end.as_bytes());
+    body.into()
+}
+
+/// An idempotency key of at least 128 random bits.
+pub fn new_key() -> String {
     let mut random = [0; 16];
     getrandom::fill(&mut random).expect("the kernel has random bytes");
     format!("sdk_{:032x}", u128::from_be_bytes(random))
@@ -54,11 +70,11 @@ pub(crate) fn new_key() -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     method: Method,
-    path: String,
+    pub path: String,
     /// `Idempotency-Key` of a POST.
-    key: Option<String>,
+    pub key: Option<String>,
     pub traceparent: Option<String>,
-    body: Bytes,
+    pub body: Bytes,
 }
 
 impl Request {
@@ -67,18 +83,7 @@ impl Request {
     }
 
     pub fn batch<'e>(events: impl Iterator<Item = &'e Bytes> + Clone, key: String) -> Request {
-        let size: usize = events.clone().map(|event| event.len() + 1).sum();
-        let (begin, end) = AROUND_A_BATCH.split_at(AROUND_A_BATCH.len() - 2);
-        let mut body = Vec::with_capacity(size + AROUND_A_BATCH.len());
-        body.extend_from_slice(begin.as_bytes());
-        for (index, event) in events.enumerate() {
-            if index > 0 {
-                body.push(b',');
-            }
-            body.extend_from_slice(event);
-        }
-        body.extend_from_slice(end.as_bytes());
-        Request::post("/v1/events/batch", body.into(), key)
+        Request::post("/v1/events/batch", batch_body(events.map(Bytes::as_ref)), key)
     }
 
     fn post(path: &str, body: Bytes, key: String) -> Request {

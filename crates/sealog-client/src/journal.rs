@@ -14,8 +14,10 @@ use crate::store::{Batch, News, Place};
 const HEADER: &[u8] = b"H sealog-spool 1";
 /// Eight digits, a space and a line feed.
 const AROUND_A_RECORD: usize = 10;
-/// Bits of a record's length; an event has at most 18.
-const LENGTH_BITS: u32 = 20;
+/// Bits of a record's length; an event of an application has at most 18, a line of the command line 21.
+const LENGTH_BITS: u32 = 22;
+/// As much is read at once; a batch has less, where nothing else stands between its events.
+const READ_BYTES_MAX: u64 = 4 << 20;
 /// Numbers that a damaged file may leave out between two events.
 const GAP_MAX: u64 = 1 << 24;
 
@@ -97,6 +99,27 @@ impl Journal {
         }
     }
 
+    /// A look at a file that leaves it as it is.
+    pub fn peek(path: &Path) -> io::Result<Journal> {
+        let mut journal = Journal::new(0, path, File::open(path)?);
+        journal.read_all(&mut Vec::new())?;
+        Ok(journal)
+    }
+
+    /// Whether a process holds the file.
+    pub fn is_in_use(&self) -> bool {
+        self.file.try_lock_shared().is_err()
+    }
+
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// The events that are not settled.
+    pub fn waiting(&self) -> u64 {
+        (self.done..self.end()).filter(|number| self.is_open(*number)).count() as u64
+    }
+
     pub fn end(&self) -> u64 {
         self.base + self.records.len() as u64
     }
@@ -164,14 +187,16 @@ impl Journal {
     /// The text of an event; none if it cannot be read.
     pub fn read(&self, number: u64) -> Option<Bytes> {
         let offset = self.record(number)? >> LENGTH_BITS;
-        let mut line = vec![0; usize::try_from(self.record_bytes(number)).ok()?];
+        let line = self.read_at(offset, self.record_bytes(number))?;
+        event_of(&line)
+    }
+
+    fn read_at(&self, offset: u64, length: u64) -> Option<Bytes> {
+        let mut bytes = vec![0; usize::try_from(length).ok()?];
         let mut file = &self.file;
         file.seek(SeekFrom::Start(offset)).ok()?;
-        file.read_exact(&mut line).ok()?;
-        let content = content_of(&line)?;
-        let event = content.splitn(4, |byte| *byte == b' ').nth(3)?;
-        let range = line.len() - 1 - event.len()..line.len() - 1;
-        Some(Bytes::from(line).slice(range))
+        file.read_exact(&mut bytes).ok()?;
+        Some(bytes.into())
     }
 
     /// Whether the event exists and is not settled.
@@ -202,6 +227,21 @@ impl Journal {
     /// False for a file of another version.
     fn load(&mut self, news: &mut News) -> io::Result<bool> {
         let mut damaged = Vec::new();
+        if !self.read_all(&mut damaged)? {
+            let message = format!("{} is a spool of another version; it is not used", self.path.display());
+            news.warn("client/spool_version", message);
+            return Ok(false);
+        }
+        // What an interrupted write left.
+        self.file.set_len(self.size)?;
+        if !damaged.is_empty() {
+            self.keep_damaged(&damaged, news);
+        }
+        Ok(true)
+    }
+
+    /// Collects what is damaged. False for a file of another version.
+    fn read_all(&mut self, damaged: &mut Vec<u8>) -> io::Result<bool> {
         let mut reader = BufReader::with_capacity(1 << 16, self.file.try_clone()?);
         let mut line = Vec::new();
         loop {
@@ -210,18 +250,13 @@ impl Journal {
                 break;
             }
             if !line.ends_with(b"\n") {
-                // An interrupted write.
                 damaged.extend_from_slice(&line);
-                self.file.set_len(self.size)?;
                 break;
             }
             let offset = self.size;
             self.size += line.len() as u64;
             let content = content_of(&line);
             if offset == 0 && content.is_some_and(|content| content != HEADER) {
-                let message =
-                    format!("{} is a spool of another version; it is not used", self.path.display());
-                news.warn("client/spool_version", message);
                 return Ok(false);
             }
             let is_sound = content.and_then(|content| self.apply(content, offset, line.len() as u64));
@@ -233,9 +268,6 @@ impl Journal {
         self.batches.retain(|batch| batch.place.left().next().is_some());
         let behind = self.batches.iter().filter_map(|batch| Some(batch.place.numbers.last()? + 1)).max();
         self.cursor = self.cursor.max(behind.unwrap_or(0));
-        if !damaged.is_empty() {
-            self.keep_damaged(&damaged, news);
-        }
         Ok(true)
     }
 
@@ -289,9 +321,8 @@ impl Journal {
                     return Some(());
                 }
                 self.batches.retain(|earlier| !earlier.place.left().any(|number| numbers.contains(&number)));
-                let ended = vec![false; numbers.len()];
-                let place = Place { journal: self.id, numbers, ended, ms, ..Place::default() };
-                self.batches.push_back(Batch { key, place, ..Batch::default() });
+                let batch = Batch::new(self.id, numbers);
+                self.batches.push_back(Batch { key, place: Place { ms, ..batch.place }, ..Batch::default() });
             }
             "D" if count > 0 => {
                 self.settle(first, count);
@@ -311,8 +342,23 @@ impl Journal {
     pub fn load_events(&self, batch: &mut Batch) -> bool {
         let Batch { events, is_split, place, .. } = batch;
         events.clear();
+        // Records of a batch are beside each other: one read has them all, unless others came between them.
+        let (first, last) = (place.numbers.first(), place.numbers.last());
+        let offset_of = |number: &u64| Some(self.record(*number)? >> LENGTH_BITS);
+        let begin = first.and_then(offset_of).unwrap_or(0);
+        let end = last.and_then(|last| Some(offset_of(last)? + self.record_bytes(*last))).unwrap_or(0);
+        let length = end.saturating_sub(begin);
+        let all = if length <= READ_BYTES_MAX { self.read_at(begin, length) } else { None };
+        let read = |number: u64| match &all {
+            None => self.read(number),
+            Some(all) => {
+                let from = usize::try_from(offset_of(&number)?.checked_sub(begin)?).ok()?;
+                let to = from + usize::try_from(self.record_bytes(number)).ok()?;
+                event_of(&(to <= all.len()).then(|| all.slice(from..to))?)
+            }
+        };
         for (number, ended) in place.numbers.iter().zip(&place.ended) {
-            let event = if *is_split && *ended { None } else { self.read(*number) };
+            let event = if *is_split && *ended { None } else { read(*number) };
             let is_lost = event.is_none() && !(*is_split && *ended);
             events.push(event);
             if is_lost {
@@ -354,6 +400,12 @@ fn is_at(_: &File, path: &Path) -> bool {
 fn checksum(content: &[u8]) -> [u8; 8] {
     let sum = crc32fast::hash(content);
     std::array::from_fn(|digit| b"0123456789abcdef"[(sum >> (28 - 4 * digit) & 15) as usize])
+}
+
+/// The event of a sound record.
+fn event_of(line: &Bytes) -> Option<Bytes> {
+    let event = content_of(line)?.splitn(4, |byte| *byte == b' ').nth(3)?;
+    Some(line.slice_ref(event))
 }
 
 /// The content of a line whose checksum is right.

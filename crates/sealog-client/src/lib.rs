@@ -5,7 +5,8 @@
 //! is queued survives the process. `sdk/suite/README.md` has the rules, which are the same in every
 //! language.
 //!
-//! [`http`] has the plain requests that the command line makes.
+//! [`http`] has the plain requests that the command line makes, [`outbox`] the events that it sends with
+//! them.
 
 mod catalog;
 mod client;
@@ -17,6 +18,7 @@ mod hooks;
 pub mod http;
 mod journal;
 mod options;
+pub mod outbox;
 mod queue;
 mod read;
 mod receipt;

@@ -237,7 +237,7 @@ impl Shared {
             match state.store.room(event.len()) {
                 Err(Full::Forever(error)) => return Err(error),
                 Err(Full::Now(error)) => return Ok(Some((error, event))),
-                Ok(()) => state.store.put(event, now_ms)?,
+                Ok(()) => state.store.put(event, now_ms).map(drop)?,
             }
             state.put += 1;
             if state.since.is_none() {

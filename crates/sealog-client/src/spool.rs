@@ -2,15 +2,17 @@
 //! and takes over those that dead ones left.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use crate::endpoint::{AROUND_A_BATCH, new_key};
+use crate::endpoint::AROUND_A_BATCH;
 use crate::error::Error;
 use crate::event::Event;
 use crate::journal::{Journal, OtherVersion, spool_error};
-use crate::store::{Batch, Choice, Full, Held, Limits, News, Place, Store};
+use crate::store::{Batch, Choice, EventId, Full, Held, Limits, News, Place, Store};
 
 /// A new file begins here, or earlier if the spool is small.
 const FILE_BYTES: u64 = 8 << 20;
@@ -23,6 +25,8 @@ const RECORD_BYTES: u64 = 64;
 
 pub(crate) struct Spool {
     folder: PathBuf,
+    /// The directories in which one was made, for this spool.
+    made: Vec<PathBuf>,
     limits: Limits,
     is_synced: bool,
     /// Oldest first. The last one is that of this process, if `own` names it.
@@ -42,6 +46,14 @@ pub(crate) struct Spool {
 
 impl Spool {
     pub fn open(folder: &Path, limits: Limits, is_synced: bool) -> Result<Spool, Error> {
+        let is_new = |above: &&Path| above.parent().is_some() && !above.exists();
+        let new = folder.ancestors().take_while(is_new);
+        let made = new.map(|new| match new.parent() {
+            Some(above) if !above.as_os_str().is_empty() => above.to_owned(),
+            _ => PathBuf::from("."),
+        });
+        let mut made: Vec<PathBuf> = made.collect();
+        made.reverse();
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
@@ -51,6 +63,7 @@ impl Spool {
             .map_err(|error| spool_error(format!("spool_dir: cannot use {}: {error}", folder.display())))?;
         Ok(Spool {
             folder: folder.to_owned(),
+            made,
             limits,
             is_synced,
             journals: Vec::new(),
@@ -146,9 +159,7 @@ impl Spool {
         if numbers.is_empty() {
             return None;
         }
-        let ended = vec![false; numbers.len()];
-        let place = Place { journal: journal.id, numbers, ended, ..Place::default() };
-        Some(Batch { key: new_key(), place, ..Batch::default() })
+        Some(Batch::new(journal.id, numbers))
     }
 
     fn write_batch(&mut self, index: usize, batch: &Batch) -> Result<(), Error> {
@@ -200,7 +211,7 @@ impl Store for Spool {
         Ok(())
     }
 
-    fn put(&mut self, event: Vec<u8>, now_ms: u64) -> Result<(), Error> {
+    fn put(&mut self, event: Vec<u8>, now_ms: u64) -> Result<EventId, Error> {
         let file_bytes = FILE_BYTES.min(self.limits.spool_bytes / 8).max(4096);
         let is_synced = self.is_synced;
         let is_usable = |own: &mut Journal| own.size <= file_bytes || own.is_settled();
@@ -209,10 +220,11 @@ impl Store for Spool {
             false => self.create(now_ms)?,
         };
         own.add(&event, now_ms, is_synced)?;
-        let bytes = own.record_bytes(own.end() - 1);
+        let id = EventId { journal: own.id, number: own.end() - 1 };
+        let bytes = own.record_bytes(id.number);
         self.queued_events += 1;
         self.queued_bytes += bytes;
-        Ok(())
+        Ok(id)
     }
 
     fn is_batch_full(&self) -> bool {
@@ -261,6 +273,25 @@ impl Store for Spool {
         Ok(None)
     }
 
+    fn take_newest(&mut self, key: String, now_ms: u64) -> Result<Batch, Error> {
+        let index = self.own.and_then(|own| self.index(own)).expect("an event was just put there");
+        let journal = &mut self.journals[index];
+        let number = journal.end() - 1;
+        let mut batch = Batch { key, ..Batch::new(journal.id, vec![number]) };
+        batch.place.ms = now_ms.max(1);
+        // Events before it that no batch has would be skipped.
+        assert_eq!(journal.cursor, number, "a program that chooses a key puts one event");
+        journal.cursor = journal.end();
+        (self.queued_events, self.queued_bytes) = (0, 0);
+        let is_readable = self.journals[index].load_events(&mut batch);
+        if let Err(error) = self.write_batch(index, &batch) {
+            self.journals[index].settle(number, 1);
+            return Err(error);
+        }
+        debug_assert!(is_readable, "it was just written");
+        Ok(batch)
+    }
+
     fn split(&mut self, batch: &mut Batch) -> Result<(), Error> {
         let is_synced = self.is_synced;
         let index = self.index(batch.place.journal).expect("a file with a batch in flight is held");
@@ -268,6 +299,17 @@ impl Store for Spool {
         self.journals[index].append(record.as_bytes(), is_synced)?;
         batch.is_split = true;
         Ok(())
+    }
+
+    fn rekey(&mut self, batch: &mut Batch, now_ms: u64, news: &mut News) -> Result<(), Error> {
+        let index = self.index(batch.place.journal).expect("a file with a batch in flight is held");
+        // Before the record of the batch, which names every event between its first and its last.
+        for (number, _) in batch.place.numbers.iter().zip(&batch.place.ended).filter(|(_, ended)| **ended) {
+            self.settle(batch.place.journal, *number, 1, news);
+        }
+        batch.keep_left();
+        batch.place.ms = now_ms.max(1);
+        self.write_batch(index, batch)
     }
 
     fn end(&mut self, batch: &mut Batch, index: usize, news: &mut News) {
@@ -329,8 +371,7 @@ impl Store for Spool {
                 }
             };
             self.newest_ms = self.newest_ms.max(name[..13].parse().unwrap_or(0));
-            news.added +=
-                (journal.done..journal.end()).filter(|number| journal.is_open(*number)).count() as u64;
+            news.added += journal.waiting();
             let place = self.own.and_then(|own| self.index(own)).unwrap_or(self.journals.len());
             self.journals.insert(place, journal);
             if self.journals[place].is_settled() {
@@ -339,14 +380,27 @@ impl Store for Spool {
         }
     }
 
+    fn waiting(&self) -> u64 {
+        self.journals.iter().map(Journal::waiting).sum()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        for journal in self.journals.iter().filter(|journal| !journal.is_settled()) {
+            journal.sync()?;
+        }
+        // A directory's name is on stable storage when the one above it is.
+        self.made.iter().chain([&self.folder]).try_for_each(|folder| File::open(folder)?.sync_all())
+    }
+
     fn held(&mut self) -> Vec<Held> {
         let listed = self.held.iter().map(|(name, batch)| {
             let journal = self.journals.iter().find(|journal| journal.id == batch.place.journal);
-            let texts = batch.place.left().filter_map(|number| journal?.read(number));
+            let texts: Vec<Bytes> = batch.place.left().filter_map(|number| journal?.read(number)).collect();
             Held {
                 id: name.clone(),
                 reason: batch.place.held_for.unwrap_or("age"),
-                events: texts.map(|text| Event::decode(&text)).collect(),
+                events: texts.iter().map(|text| Event::decode(text)).collect(),
+                texts,
             }
         });
         listed.collect()
@@ -378,16 +432,9 @@ impl Store for Spool {
         if numbers.is_empty() {
             return Err(spool_error("none of the held events can be read; drop them".into()));
         }
-        let (ended, count) = (vec![false; numbers.len()], numbers.len() as u64);
-        let place = Place {
-            journal: journal.id,
-            numbers,
-            ended,
-            ms: now_ms.max(1),
-            is_released: true,
-            held_for: None,
-        };
-        let again = Batch { key: new_key(), place, ..Batch::default() };
+        let count = numbers.len() as u64;
+        let mut again = Batch::new(journal.id, numbers);
+        again.place = Place { ms: now_ms.max(1), is_released: true, ..again.place };
         self.write_batch(index, &again)?;
         self.journals[index].batches.push_back(again);
         self.held.remove(id);
@@ -397,7 +444,7 @@ impl Store for Spool {
 }
 
 /// `MMMMMMMMMMMMM-XXXXXXXXXXXXXXXX.spool`
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let Some((ms, random)) = name.strip_suffix(".spool").and_then(|stem| stem.split_once('-')) else {
         return false;
     };

@@ -2,6 +2,7 @@
 //! guards it.
 
 use std::collections::VecDeque;
+use std::io;
 
 use bytes::Bytes;
 
@@ -33,20 +34,44 @@ impl From<&Options> for Limits {
     }
 }
 
-/// Events that are sent under one key.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub key: String,
-    /// None in place of an event that ended before a restart, if the batch is split.
-    pub events: Vec<Option<Bytes>>,
-    pub is_split: bool,
-    /// Where a spool has it.
-    pub place: Place,
+/// Names an event of a store. Later events have greater ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EventId {
+    /// Of the file; 0 in memory.
+    pub(crate) journal: u64,
+    pub(crate) number: u64,
 }
 
+/// Events that are sent under one key.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub(crate) key: String,
+    /// None in place of an event that ended before a restart, if the batch is split.
+    pub(crate) events: Vec<Option<Bytes>>,
+    pub(crate) is_split: bool,
+    pub(crate) place: Place,
+}
+
+impl Batch {
+    pub(crate) fn new(journal: u64, numbers: Vec<u64>) -> Batch {
+        let place = Place { journal, ended: vec![false; numbers.len()], numbers, ..Place::default() };
+        Batch { key: new_key(), place, ..Batch::default() }
+    }
+
+    /// Without the events that have ended, under another key.
+    pub(crate) fn keep_left(&mut self) {
+        let left: Vec<usize> = (0..self.events.len()).filter(|index| !self.place.ended[*index]).collect();
+        self.events = left.iter().map(|index| self.events[*index].take()).collect();
+        self.place.numbers = left.iter().map(|index| self.place.numbers[*index]).collect();
+        self.place.ended = vec![false; left.len()];
+        self.key = new_key();
+    }
+}
+
+/// Where a store has a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
-    /// Of the file.
+    /// Of the file; 0 in memory.
     pub journal: u64,
     /// Of the events in it.
     pub numbers: Vec<u64>,
@@ -99,6 +124,8 @@ pub struct Held {
     /// `age`: its key may have expired. `damaged`: a record was lost.
     pub reason: &'static str,
     pub events: Vec<Event>,
+    /// The same as they would be sent.
+    pub texts: Vec<Bytes>,
 }
 
 /// What to do with a held batch.
@@ -128,21 +155,32 @@ impl News {
 
 pub(crate) trait Store: Send {
     fn room(&mut self, size: usize) -> Result<(), Full>;
-    fn put(&mut self, event: Vec<u8>, now_ms: u64) -> Result<(), Error>;
+    fn put(&mut self, event: Vec<u8>, now_ms: u64) -> Result<EventId, Error>;
     fn is_batch_full(&self) -> bool;
     /// Whether there is something to send that need not wait for the interval.
     fn has_leftovers(&self) -> bool;
     fn has_queued(&self) -> bool;
     /// None if everything was held or settled.
     fn take(&mut self, now_ms: u64, news: &mut News) -> Result<Option<Batch>, Error>;
+    /// The event that was put last, as a batch of its own under this key.
+    fn take_newest(&mut self, key: String, now_ms: u64) -> Result<Batch, Error>;
     /// Makes the decision durable to send the events one by one.
     fn split(&mut self, batch: &mut Batch) -> Result<(), Error>;
+    /// Gives the events that have not ended a key of their own, after the service has rejected the batch and
+    /// stored none of it.
+    fn rekey(&mut self, batch: &mut Batch, now_ms: u64, news: &mut News) -> Result<(), Error>;
     fn end(&mut self, batch: &mut Batch, index: usize, news: &mut News);
     fn finish(&mut self, batch: Batch, news: &mut News);
     /// Returns the events that end with the store.
     fn close(&mut self) -> Vec<Bytes>;
     /// Takes over what dead processes left.
     fn adopt(&mut self, _news: &mut News) {}
+    /// The events that have not ended, held ones included.
+    fn waiting(&self) -> u64;
+    /// Returns when these are on stable storage, if there is a spool.
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
     fn held(&mut self) -> Vec<Held> {
         Vec::new()
     }
@@ -162,7 +200,9 @@ pub(crate) trait Store: Send {
 #[derive(Debug)]
 pub(crate) struct Memory {
     limits: Limits,
-    queue: VecDeque<Bytes>,
+    queue: VecDeque<(u64, Bytes)>,
+    /// Of the newest event.
+    number: u64,
     /// Not yet in a batch.
     queued_bytes: u64,
     /// Until they have ended.
@@ -172,7 +212,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub fn new(limits: Limits) -> Memory {
-        Memory { limits, queue: VecDeque::new(), queued_bytes: 0, count: 0, bytes: 0 }
+        Memory { limits, queue: VecDeque::new(), number: 0, queued_bytes: 0, count: 0, bytes: 0 }
     }
 }
 
@@ -191,14 +231,15 @@ impl Store for Memory {
         Ok(())
     }
 
-    fn put(&mut self, mut event: Vec<u8>, _: u64) -> Result<(), Error> {
+    fn put(&mut self, mut event: Vec<u8>, _: u64) -> Result<EventId, Error> {
         // What a growing buffer has left over would be kept with the event.
         event.shrink_to_fit();
         self.queued_bytes += event.len() as u64 + 1;
         self.count += 1;
         self.bytes += event.len() as u64;
-        self.queue.push_back(event.into());
-        Ok(())
+        self.number += 1;
+        self.queue.push_back((self.number, event.into()));
+        Ok(EventId { journal: 0, number: self.number })
     }
 
     fn is_batch_full(&self) -> bool {
@@ -215,8 +256,8 @@ impl Store for Memory {
 
     fn take(&mut self, _: u64, _: &mut News) -> Result<Option<Batch>, Error> {
         let mut bytes = AROUND_A_BATCH.len() as u64;
-        let mut events = Vec::new();
-        while let Some(next) = self.queue.front()
+        let (mut numbers, mut events) = (Vec::new(), Vec::new());
+        while let Some((_, next)) = self.queue.front()
             && events.len() < self.limits.batch_events
         {
             bytes += next.len() as u64 + 1;
@@ -224,13 +265,19 @@ impl Store for Memory {
                 break;
             }
             self.queued_bytes -= next.len() as u64 + 1;
-            events.push(self.queue.pop_front());
+            let (number, event) = self.queue.pop_front().expect("it was just there");
+            numbers.push(number);
+            events.push(Some(event));
         }
-        Ok(Some(events).filter(|events| !events.is_empty()).map(|events| Batch {
-            key: new_key(),
-            events,
-            ..Batch::default()
-        }))
+        Ok(Some(numbers)
+            .filter(|numbers| !numbers.is_empty())
+            .map(|numbers| Batch { events, ..Batch::new(0, numbers) }))
+    }
+
+    fn take_newest(&mut self, key: String, _: u64) -> Result<Batch, Error> {
+        let (number, event) = self.queue.pop_back().expect("it was just put there");
+        self.queued_bytes -= event.len() as u64 + 1;
+        Ok(Batch { key, events: vec![Some(event)], ..Batch::new(0, vec![number]) })
     }
 
     fn split(&mut self, batch: &mut Batch) -> Result<(), Error> {
@@ -238,7 +285,13 @@ impl Store for Memory {
         Ok(())
     }
 
+    fn rekey(&mut self, batch: &mut Batch, _: u64, _: &mut News) -> Result<(), Error> {
+        batch.keep_left();
+        Ok(())
+    }
+
     fn end(&mut self, batch: &mut Batch, index: usize, _: &mut News) {
+        batch.place.ended[index] = true;
         self.count -= 1;
         self.bytes -= batch.events[index].as_ref().map_or(0, |event| event.len() as u64);
     }
@@ -246,6 +299,10 @@ impl Store for Memory {
     fn finish(&mut self, _: Batch, _: &mut News) {}
 
     fn close(&mut self) -> Vec<Bytes> {
-        std::mem::take(&mut self.queue).into()
+        std::mem::take(&mut self.queue).into_iter().map(|(_, event)| event).collect()
+    }
+
+    fn waiting(&self) -> u64 {
+        self.count as u64
     }
 }
