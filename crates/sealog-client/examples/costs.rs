@@ -5,17 +5,16 @@
 //! While `enqueue` is timed the sender waits for an answer, so its work is not counted as the caller's. It
 //! fails if a ratio is over its bound: 3, 10 with a spool, half of the rate.
 
-use std::error::Error;
+mod common;
+
 use std::hint::black_box;
 use std::path::Path;
-use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use common::{Any, live_key, serve};
 use sealog_client::http::{Client as Plain, Retries, Settings};
 use sealog_client::{Client, Event, Kind, OnFull, Options};
 use tokio::net::TcpListener;
-
-type Any<T> = Result<T, Box<dyn Error>>;
 
 /// Taken in turns, so that a busy moment of the machine slows all of them.
 const ROUNDS: usize = 5;
@@ -42,8 +41,8 @@ async fn main() -> Any<()> {
     let count = std::env::args().nth(1).map_or(Ok(20_000), |count| count.parse())?;
     let mut is_good = costs(count).await?;
     is_good &= memory().await?;
-    if let Ok(program) = std::env::var("SEALOG_BIN") {
-        is_good &= rate(&program, count).await?;
+    if std::env::var_os("SEALOG_BIN").is_some() {
+        is_good &= rate(count).await?;
     }
     if is_good { Ok(()) } else { Err("a figure is over its bound".into()) }
 }
@@ -146,60 +145,10 @@ async fn memory() -> Any<bool> {
     Ok(after <= full + 256.0)
 }
 
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// The address and key of a server of its own.
-async fn serve(program: &str, folder: &Path) -> Any<(Server, String, String)> {
-    let log = std::fs::File::create(folder.join("sealog.log"))?;
-    let child = Command::new(std::fs::canonicalize(program)?)
-        .args([
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--limits-per-ip-rps",
-            "0",
-            "--limits-live-rps",
-            "0",
-            "--data-dir",
-        ])
-        .arg(folder.join("data"))
-        .env_clear()
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .spawn()?;
-    let server = Server(child);
-    for _ in 0..3000 {
-        let text = std::fs::read_to_string(folder.join("sealog.log"))?;
-        let port = text
-            .split("127.0.0.1:")
-            .skip(1)
-            .find(|rest| rest.starts_with(|c: char| ('1'..='9').contains(&c)));
-        if let (Some(rest), Ok(first_run)) =
-            (port, std::fs::read_to_string(folder.join("data/first-run.txt")))
-        {
-            let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
-            let key = first_run.split("live key").nth(1).and_then(|rest| rest.split_whitespace().next());
-            return Ok((
-                server,
-                format!("http://127.0.0.1:{port}"),
-                key.ok_or("there is no live key")?.to_owned(),
-            ));
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    Err("the server did not start".into())
-}
-
-async fn rate(program: &str, count: usize) -> Any<bool> {
-    let folder = tempfile::tempdir()?;
-    let (_server, url, key) = serve(program, folder.path()).await?;
+async fn rate(count: usize) -> Any<bool> {
+    let (folder, mut port) = (tempfile::tempdir()?, "0".to_owned());
+    let _server = serve(folder.path(), &mut port).await?;
+    let (url, key) = (format!("http://127.0.0.1:{port}"), live_key(folder.path())?);
     let (mut straight, mut queued, mut spooled) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..3 {
         straight.push(directly(&url, &key, count, round).await?);

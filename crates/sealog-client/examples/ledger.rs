@@ -10,17 +10,17 @@
 //! without a receipt, receipts whose event is missing or another one, and pairs in the wrong order. All must
 //! be 0.
 
+mod common;
+
 use std::collections::{HashMap, HashSet};
-use std::error::Error;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use common::{Any, Process, live_key, serve};
 use sealog_client::{Client, Event, Filter, Options, Verifier};
-
-type Any<T> = Result<T, Box<dyn Error>>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Any<()> {
@@ -98,67 +98,10 @@ impl Chance {
     }
 }
 
-/// Ends with its value.
-struct Process(Child);
-
-impl Process {
-    fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// Starts the real server, on the same port again if it has had one, and returns it.
-async fn serve(folder: &Path, port: &mut String) -> Any<Process> {
-    let program = std::env::var("SEALOG_BIN").map_err(|_| "set SEALOG_BIN to a Sealog server")?;
-    let log = File::create(folder.join("sealog.log"))?;
-    let listen = format!("127.0.0.1:{port}");
-    let mut command = Command::new(std::fs::canonicalize(program)?);
-    command
-        .args([
-            "serve",
-            "--listen",
-            &listen,
-            "--limits-per-ip-rps",
-            "0",
-            "--limits-live-rps",
-            "0",
-            "--data-dir",
-        ])
-        .arg(folder.join("data"))
-        .current_dir(folder)
-        .env_clear()
-        .envs(std::env::var("PATH").map(|path| ("PATH", path)))
-        .stdout(log.try_clone()?)
-        .stderr(log);
-    let process = Process(command.spawn()?);
-    for _ in 0..3000 {
-        let text = std::fs::read_to_string(folder.join("sealog.log"))?;
-        let found = text
-            .split("127.0.0.1:")
-            .skip(1)
-            .map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
-        if let Some(found) = found.into_iter().find(|found| !found.is_empty() && found != "0") {
-            *port = found;
-            return Ok(process);
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    Err(format!("the server did not start: {}", std::fs::read_to_string(folder.join("sealog.log"))?).into())
-}
-
 async fn run(folder: &Path, of_application: usize, of_server: usize, mut chance: Chance) -> Any<bool> {
     let mut port = "0".to_owned();
     let mut server = serve(folder, &mut port).await?;
-    let first_run = std::fs::read_to_string(folder.join("data/first-run.txt"))?;
-    let key = first_run.split("live key").nth(1).and_then(|rest| rest.split_whitespace().next());
-    let (key, url) = (key.ok_or("there is no live key")?.to_owned(), format!("http://127.0.0.1:{port}"));
+    let (key, url) = (live_key(folder)?, format!("http://127.0.0.1:{port}"));
     let start = |role: &str| -> Any<Process> {
         let mut command = Command::new(std::env::current_exe()?);
         command

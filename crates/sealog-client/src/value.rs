@@ -81,6 +81,14 @@ macro_rules! sound {
     )* };
 }
 
+macro_rules! parts {
+    ($($method:ident: $($type:ty),+);+) => { $(
+        fn $method(self, $(_: $type),+) -> Result<Self::SerializeSeq, Found> {
+            self.serialize_seq(None)
+        }
+    )+ };
+}
+
 impl<'w> Serializer for &'w mut Walk {
     type Ok = ();
     type Error = Found;
@@ -95,6 +103,9 @@ impl<'w> Serializer for &'w mut Walk {
     sound!(serialize_bool: bool, serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64);
     sound!(serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64);
     sound!(serialize_char: char, serialize_str: &str, serialize_unit_struct: &'static str);
+    parts!(serialize_tuple: usize; serialize_tuple_struct: &'static str, usize; serialize_map: Option<usize>);
+    parts!(serialize_tuple_variant: &'static str, u32, &'static str, usize);
+    parts!(serialize_struct_variant: &'static str, u32, &'static str, usize);
 
     fn serialize_f32(self, value: f32) -> Result<(), Found> {
         self.serialize_f64(value.into())
@@ -149,42 +160,10 @@ impl<'w> Serializer for &'w mut Walk {
         Ok(Parts { walk: self, index: 0, key: String::new() })
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<Parts<'w>, Found> {
-        self.serialize_seq(None)
-    }
-
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Parts<'w>, Found> {
-        self.serialize_seq(None)
-    }
-
-    fn serialize_tuple_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Parts<'w>, Found> {
-        self.serialize_seq(None)
-    }
-
-    fn serialize_map(self, _: Option<usize>) -> Result<Parts<'w>, Found> {
-        self.serialize_seq(None)
-    }
-
     fn serialize_struct(self, name: &'static str, _: usize) -> Result<Parts<'w>, Found> {
         if name == "SystemTime" {
             return Err(Found("is a time; send an ISO 8601 text, such as 2026-11-18T01:02:03Z".into()));
         }
-        self.serialize_seq(None)
-    }
-
-    fn serialize_struct_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Parts<'w>, Found> {
         self.serialize_seq(None)
     }
 }
