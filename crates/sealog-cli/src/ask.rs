@@ -25,6 +25,18 @@ pub(super) fn hidden(prompt: &str) -> Option<Zeroizing<String>> {
     Some(Zeroizing::new(line.trim().to_owned())).filter(|line| !line.is_empty())
 }
 
+/// None where nobody can be asked.
+pub(super) fn is_confirmed(question: &str) -> Option<bool> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        return None;
+    }
+    eprint!("{question} [y/N] ");
+    let mut line = String::new();
+    stdin.lock().read_line(&mut line).ok()?;
+    Some(matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
 /// The first line of standard input, for scripts that have a secret in a file or another program.
 pub(super) fn piped() -> Option<Zeroizing<String>> {
     let mut line = Zeroizing::new(String::new());

@@ -28,7 +28,6 @@ mod profile;
 pub mod progress;
 mod seen;
 mod seq_range;
-mod spool;
 pub mod verify;
 mod walk;
 
@@ -42,6 +41,7 @@ use exit::Failure;
 pub fn commands() -> Vec<Command> {
     vec![
         log::command(),
+        log::spool::command(),
         events::command(),
         follow::command(),
         export::command(),
@@ -57,6 +57,7 @@ pub fn commands() -> Vec<Command> {
 pub fn run(name: &str, matches: &ArgMatches) -> Option<Result<ExitCode, Failure>> {
     Some(match name {
         "log" => log::run(matches),
+        "spool" => log::spool::run(matches),
         "events" => events::run(matches),
         "follow" => follow::run(matches),
         "export" => export::run(matches),

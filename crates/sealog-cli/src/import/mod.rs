@@ -23,10 +23,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::connect::{self, Key};
-use super::deliver::{BYTES_MAX, Delivered, EVENTS_MAX, deliver_again};
+use super::deliver::{BYTES_MAX, Batch, Delivered, EVENTS_MAX, deliver_again};
 use super::exit::{Exit, Failure};
 use super::lines::{self, Line};
-use super::spool::Batch;
 use super::{file_flags, in_flight, output, progress};
 use report::Report;
 use state::State;

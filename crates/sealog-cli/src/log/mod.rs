@@ -1,14 +1,16 @@
 //! `sealog log`: sends one event from flags, or any number from a file or a pipe.
 //!
-//! [`input`] reads them, [`sender`] makes batches of them, sends them, and keeps in the spool what cannot be
-//! sent ([`place`] says which file that is). [`printer`] has the log_ids, [`rejects`] the lines that are not
-//! taken, [`stop`] the signals: whatever ends the command, what it has read is sealed, kept, or named.
+//! [`input`] reads them, [`sender`] puts them into an outbox, sends its batches, and leaves in its spool what
+//! cannot be sent ([`place`] has its directory, [`spool`] the commands for it). [`printer`] has the log_ids,
+//! [`rejects`] the lines that are not taken, [`stop`] the signals: whatever ends the command, what it has
+//! read is sealed, kept, or named.
 
 mod input;
 mod place;
 mod printer;
 mod rejects;
 mod sender;
+pub(super) mod spool;
 mod stop;
 
 use std::process::ExitCode;
@@ -47,12 +49,12 @@ pub(super) fn command() -> Command {
              The command sends lines in batches, in order. Each batch has its own idempotency key, so a \
              batch that is sent twice counts once. When an event is sealed, the command prints its log_id on \
              a line.\n\n\
-             If the service is unavailable after all retries, the command keeps the events in the spool and \
-             exits with 5, or with 3 if the key is rejected. The next `sealog log` to the same service with \
+             The command writes events to the spool before it sends them, so they survive a kill. If the \
+             service is unavailable after all retries, the command leaves them there and exits with 5, or with 3 if the key is rejected. The next `sealog log` to the same service with \
              the same key sends the spool first; so does a command that is still reading when the service is \
-             back. The command reports events that were kept with another key; send them with `sealog log \
-             --file /dev/null --spool FILE` and a key of the same project. If the service rejects lines, the \
-             command reports the first ten one by one, sends the others and exits with 6.\n\n\
+             back. The command reports events that were kept with another key; send them with `sealog spool \
+             send --spool DIRECTORY` and a key of the same project. If the service rejects lines, the command \
+             reports the first ten one by one, sends the others and exits with 6.\n\n\
              On SIGINT, SIGTERM or SIGHUP the command stops reading, sends the read lines within five \
              seconds or keeps them in the spool, reports the counts and exits with 128 plus the number of \
              the signal. A second signal stops it at once.",
@@ -91,10 +93,7 @@ pub(super) fn command() -> Command {
             file_flags::flag("rejects", "Append rejected lines to this file")
                 .requires("file"),
         )
-        .arg(file_flags::flag(
-            "spool",
-            "Keep unsent events in this file [default: one file per service and key under ~/.local/state/sealog]",
-        ))
+        .arg(spool::flag())
         .arg(
             Arg::new("no_spool")
                 .long("no-spool")
@@ -120,7 +119,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     };
     let idempotency_key = idempotency_key(matches)?;
     let client = connect::client(matches, Key::Needed)?;
-    let spool = place::spool(matches, client.fingerprint())?;
+    let spool = match matches.get_flag("no_spool") {
+        true => None,
+        false => Some(place::spool(matches, client.fingerprint())?),
+    };
     let rejects = file_flags::path(matches, "rejects");
     let path = matches.get_one::<String>("file").map_or("-", String::as_str);
     lines::refuse_as_output(path, "--rejects", rejects.as_deref())?;
@@ -129,7 +131,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let stop = Stop::listen(is_quiet)?;
     let printer = stop.patience().and_then(|patience| Printer::new(Form::of(matches), patience))?;
     let in_flight = in_flight::asked(matches);
-    let mut sender = Sender::new(Arc::new(client), spool, in_flight, printer, rejects, stop, is_quiet)?;
+    let mut sender = Sender::new(Arc::new(client), spool, in_flight, printer, rejects, stop, is_quiet);
     connect::block_on(async move {
         match (single, input) {
             (Some(event), _) => sender.one(event, idempotency_key).await,

@@ -1,81 +1,109 @@
-//! Which file the spool is.
+//! Where the spool is.
 //!
-//! It belongs to a service and a key: what was meant for one project is never sent to another. A key that is
-//! corrected or rolled therefore has a new spool. What waits in the others of the same service is told, since
-//! nobody but a person knows whether both keys are of one project.
+//! A spool belongs to a service and a key: what was meant for one project is never sent to another. A key
+//! that is corrected or rolled therefore has a new spool. What waits in the others of the same service is
+//! reported, since nobody but a person knows whether both keys are of one project.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
+use indicatif::HumanCount;
+use sealog_client::Error;
+use sealog_client::outbox::look;
 use sha2::{Digest, Sha256};
 
 use super::super::connect;
 use super::super::exit::Failure;
 use super::super::progress;
-use super::super::spool::Spool;
 
-pub(super) fn spool(matches: &ArgMatches, (url, key): (&str, &str)) -> Result<Option<Spool>, Failure> {
-    if matches.get_flag("no_spool") {
-        return Ok(None);
-    }
+/// More is not kept: a spool is a few hundred files, all of which are open while they are sent.
+pub(super) const SPOOL_BYTES_MAX: u64 = 4 << 30;
+
+/// As much of the spool of another key is read to count its events.
+const COUNTED_BYTES_MAX: u64 = 64 << 20;
+
+/// The directory of this service and key, or the one that the command line names.
+pub(super) fn spool(matches: &ArgMatches, (url, key): (&str, &str)) -> Result<PathBuf, Failure> {
     if let Some(path) = matches.get_one::<String>("spool") {
-        return Ok(Some(Spool::new(PathBuf::from(path))));
+        return Ok(PathBuf::from(path));
     }
-    let dir = |name: &str| connect::var(name).map(PathBuf::from);
-    let state = dir("XDG_STATE_HOME").or_else(|| Some(dir("HOME")?.join(".local/state")));
-    let Some(state) = state else {
-        return Err(Failure::usage(
-            "the spool has no place because neither HOME nor XDG_STATE_HOME is set: give a file with --spool, or give --no-spool",
-        ));
-    };
-    let path = state.join("sealog").join(name(url, key));
+    let path = home()?.join(name(url, key));
     for (other, waiting) in others(&path) {
-        let file = other.display();
+        let folder = other.display();
         let told = format!(
-            "{waiting} in {file}, kept with another key for this service; this key does not send them\n  with a key of the same project, send them with: sealog log --file /dev/null --spool '{file}'"
+            "{waiting} in {folder}, kept with another key for this service; this key does not send them\n  with a key of the same project, send them with: sealog spool send --spool '{folder}'"
         );
         progress::tell(&indicatif::ProgressBar::hidden(), &told);
     }
-    Ok(Some(Spool::new(path)))
+    Ok(path)
+}
+
+/// Where spools are that nobody has given a place.
+pub(super) fn home() -> Result<PathBuf, Failure> {
+    let dir = |name: &str| connect::var(name).map(PathBuf::from);
+    let state = dir("XDG_STATE_HOME").or_else(|| Some(dir("HOME")?.join(".local/state")));
+    state.map(|state| state.join("sealog")).ok_or_else(|| {
+        Failure::usage(
+            "the spool has no place because neither HOME nor XDG_STATE_HOME is set: give a directory with --spool, or give --no-spool",
+        )
+    })
+}
+
+/// Spools in this directory, sorted.
+pub(super) fn spools(home: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(home).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("spool-"))
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect();
+    paths.sort();
+    paths
+}
+
+pub(super) fn waiting(events: u64) -> String {
+    if events == 1 { "1 event waits".to_owned() } else { format!("{} events wait", HumanCount(events)) }
+}
+
+/// An error of the library, without the names of its options.
+pub(super) fn plain(error: &Error) -> String {
+    if error.code == "client/spool_full" {
+        return format!("the spool has {} bytes and takes no more", HumanCount(SPOOL_BYTES_MAX));
+    }
+    error.message.replace("spool_dir: ", "").replace(" (spool_dir)", "")
 }
 
 /// The service first, so that others of it are found.
 fn name(url: &str, key: &str) -> String {
     let short = |text: &str| hex::encode(&Sha256::digest(text.as_bytes())[..8]);
     let url = url.trim_end_matches('/');
-    format!("spool-{}-{}.ndjson", short(url), short(&format!("{url}\n{key}")))
+    format!("spool-{}-{}", short(url), short(&format!("{url}\n{key}")))
 }
 
-/// Spools of the same service in which something waits, and how much.
+/// Spools of the same service in which something waits that no command sends just now, and how much.
 fn others(own: &Path) -> Vec<(PathBuf, String)> {
-    let text = |path: &Path| path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-    let own_name = text(own);
-    let Some((service, _)) = own_name.rsplit_once('-') else { return Vec::new() };
-    let files = own.parent().and_then(|dir| std::fs::read_dir(dir).ok()).into_iter().flatten();
-    let mut paths: Vec<PathBuf> = files
-        .filter_map(|file| Some(file.ok()?.path()))
-        .filter(|path| {
-            let name = text(path);
-            name != own_name
-                && name.ends_with(".ndjson")
-                && name.rsplit_once('-').is_some_and(|(of, _)| of == service)
-        })
-        .collect();
-    paths.sort();
-    let waiting = |path: PathBuf| {
-        let spool = Spool::new(path);
-        let waiting = match spool.waiting() {
-            Ok(waiting) if waiting.events == 0 => return None,
-            Ok(waiting) => waiting.to_string(),
-            Err(error) => format!("an unknown number of events ({error}) wait"),
-        };
-        Some((spool.path().to_owned(), waiting))
-    };
-    paths.into_iter().filter_map(waiting).collect()
+    let service = |path: &Path| Some(path.file_name()?.to_str()?.rsplit_once('-')?.0.to_owned());
+    let spools = spools(own.parent().unwrap_or(own)).into_iter();
+    let others = spools.filter(|path| path != own && service(path) == service(own));
+    others
+        .filter_map(|path| Some((free(&path).ok()??, path)))
+        .map(|(waiting, path)| (path, waiting))
+        .collect()
+}
+
+fn free(folder: &Path) -> io::Result<Option<String>> {
+    let files = look(folder, COUNTED_BYTES_MAX)?;
+    let events = files.iter().filter(|file| !file.is_in_use).filter_map(|file| file.events).sum();
+    let is_all = files.iter().all(|file| file.events.is_some());
+    let more = if is_all { "" } else { "more than " };
+    Ok((events > 0 || !is_all).then(|| format!("{more}{}", waiting(events))))
 }
 
 #[cfg(test)]
 mod tests {
+    use sealog_client::outbox::Outbox;
+
     use super::*;
 
     #[test]
@@ -89,14 +117,15 @@ mod tests {
     #[test]
     fn other_spools_are_those_of_the_same_service_in_which_something_waits() {
         let dir = tempfile::tempdir().unwrap();
-        let file = |url: &str, key: &str| dir.path().join(name(url, key));
-        let batch = "{\"idempotency_key\":\"k\",\"events\":[{},{}]}\n";
-        for (url, key, text) in
-            [("a", "own", batch), ("a", "old", batch), ("a", "sent", ""), ("b", "else", batch)]
-        {
-            std::fs::write(file(url, key), text).unwrap();
+        let folder = |url: &str, key: &str| dir.path().join(name(url, key));
+        for (url, key, events) in [("a", "own", 2), ("a", "old", 2), ("a", "sent", 0), ("b", "else", 2)] {
+            let mut outbox = Outbox::open(&folder(url, key), SPOOL_BYTES_MAX).unwrap();
+            for _ in 0..events {
+                outbox.put(b"{}".to_vec()).unwrap();
+            }
         }
-        std::fs::write(file("a", "old").with_added_extension("lock"), batch).unwrap();
-        assert_eq!(others(&file("a", "own")), [(file("a", "old"), "2 events wait".to_owned())]);
+        let mut running = Outbox::open(&folder("a", "running"), SPOOL_BYTES_MAX).unwrap();
+        running.put(b"{}".to_vec()).unwrap();
+        assert_eq!(others(&folder("a", "own")), [(folder("a", "old"), "2 events wait".to_owned())]);
     }
 }

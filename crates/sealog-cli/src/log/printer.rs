@@ -32,12 +32,12 @@ impl Printer {
 
     /// An error is told once. A pipe that was closed is none: whoever closed it has seen enough, and the
     /// events are sealed all the same.
-    pub(super) fn print(&mut self, lines: &[u64], sealed: &[(usize, String)]) -> io::Result<()> {
+    pub(super) fn print(&mut self, sealed: &[(u64, String)]) -> io::Result<()> {
         let mut text = String::with_capacity(sealed.len() * 27);
-        for (at, log_id) in sealed {
+        for (line, log_id) in sealed {
             match self.form {
                 Form::Json => {
-                    text.push_str(&format!("{}\n", json!({ "line": lines[*at], "log_id": log_id })));
+                    text.push_str(&format!("{}\n", json!({ "line": line, "log_id": log_id })));
                 }
                 Form::Lines | Form::Table => text.push_str(&format!("{log_id}\n")),
             }

@@ -24,6 +24,7 @@ pub(super) struct Rejects {
     bar: ProgressBar,
     /// By the service's code.
     counts: BTreeMap<String, u64>,
+    is_in_a_line: bool,
 }
 
 impl Rejects {
@@ -35,12 +36,17 @@ impl Rejects {
                 Err(error) => return Err(file_flags::unwritable(&path, &error)),
             },
         };
-        Ok(Rejects { file, bar: ProgressBar::hidden(), counts: BTreeMap::new() })
+        Ok(Rejects { file, bar: ProgressBar::hidden(), counts: BTreeMap::new(), is_in_a_line: false })
     }
 
     /// Makes room in front of this bar for what is told.
     pub(super) fn with_bar(&mut self, bar: ProgressBar) {
         self.bar = bar;
+    }
+
+    /// Whether more of the last line follows.
+    pub(super) fn is_in_a_line(&self) -> bool {
+        self.is_in_a_line
     }
 
     pub(super) fn total(&self) -> u64 {
@@ -116,6 +122,7 @@ impl Rejects {
     }
 
     fn keep(&mut self, text: &[u8], is_whole: bool) -> Result<(), String> {
+        self.is_in_a_line = !is_whole;
         let Some((path, file)) = &mut self.file else { return Ok(()) };
         let mut line = text.to_vec();
         // One of a JSON document may have line breaks, which are spaces as well.

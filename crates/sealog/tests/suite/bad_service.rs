@@ -264,7 +264,7 @@ fn what_can_neither_be_sent_nor_kept_is_tried_once_more_before_it_is_given_up() 
     let args = ["log", "--file", &file, "--url", &url, "--retries", "0", "--spool", "/proc/nowhere/spool"];
     let (code, said, noted) = stage.run(&args);
     assert_eq!((code, said.lines().count()), (Some(1), 250), "{noted}");
-    assert!(noted.contains("cannot write /proc/nowhere/spool"), "{noted}");
+    assert!(noted.contains("cannot use /proc/nowhere/spool"), "{noted}");
     assert!(!noted.contains("neither sent nor kept"), "{noted}");
     assert_eq!(actors(&stage), expected(250));
 }

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::support::stage::*;
@@ -47,9 +47,17 @@ fn silent() -> (TcpListener, String) {
 
 /// Sends what waits in this spool.
 fn send(stage: &Stage, spool: &str) {
-    let (code, _, noted) = stage.run(&["log", "--file", "/dev/null", "--spool", spool]);
+    let (code, _, noted) = stage.run(&["spool", "send", "--spool", spool]);
     assert_eq!(code, Some(0), "{noted}");
-    assert!(!Path::new(spool).exists());
+    assert_eq!(files(spool), Vec::<PathBuf>::new());
+}
+
+/// Those of a spool, sorted.
+fn files(spool: &str) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(spool).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
 }
 
 fn put(stage: &Stage, name: &str, text: &str) -> String {
@@ -228,7 +236,7 @@ fn events_of_a_key_that_is_not_accepted_are_kept_and_no_other_key_sends_them_una
     assert!(noted.contains("150 events wait in") && noted.contains("kept with another key"), "{noted}");
     assert_eq!(actors(&stage), ["right"]);
     // As it is told.
-    let (_, advice) = noted.split_once("sealog log --file /dev/null --spool '").unwrap();
+    let (_, advice) = noted.split_once("sealog spool send --spool '").unwrap();
     send(&stage, advice.split_once('\'').unwrap().0);
     assert_eq!(actors(&stage)[1..], expected(150));
     let (code, _, noted) = stage.run(&["log", "user.login"]);
@@ -242,26 +250,77 @@ fn a_damaged_spool_blocks_nothing_and_what_is_damaged_is_set_aside() {
     let spool = stage.path("spool");
     let args = ["log", "--file", "-", "--retries", "0", "--spool", &spool];
     assert_eq!(stage.piped(&args, &lines(300)).0, Some(5));
-    let text = std::fs::read_to_string(&spool).unwrap();
-    let batches: Vec<&str> = text.lines().collect();
-    assert_eq!(batches.len(), 3);
-    let damaged = batches[1].replacen("\"events\"", "\"evnets\"", 1);
-    let torn = &batches[0][..batches[0].len() / 2];
-    std::fs::write(&spool, format!("{}\n{damaged}\n{}\n{torn}", batches[0], batches[2])).unwrap();
+    let file = files(&spool).remove(0);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let damaged = text.lines().find(|line| line.contains("\"u150\"")).unwrap();
+    let torn = "deadbeef E 301 17";
+    std::fs::write(&file, text.replacen(damaged, &damaged.replace("u150", "u15x"), 1) + torn).unwrap();
     stage.restart();
 
+    // The events before the damage may have been sent.
     let (code, said, noted) = stage.run(&["log", "user.login", "--actor-id", "u300", "--spool", &spool]);
     assert_eq!((code, said.lines().count()), (Some(1), 1), "{noted}");
-    assert!(noted.contains("the spool is damaged") && noted.contains("in an incomplete batch"), "{noted}");
-    assert!(noted.contains("sent 200 events from the spool"), "{noted}");
-    let mut all = expected(301);
-    all.drain(100..200);
+    assert!(noted.contains("are damaged; copied to") && noted.contains("150 events wait in"), "{noted}");
+    assert!(noted.contains("sent 149 events from the spool"), "{noted}");
+    let mut all = expected(301).split_off(151);
     assert_eq!(actors(&stage), all);
-    let aside = std::fs::read_to_string(format!("{spool}.damaged")).unwrap();
-    assert_eq!(aside, format!("{damaged}\n{torn}\n"));
-    assert!(!Path::new(&spool).exists(), "what was sent is forgotten");
+    let aside = format!("{}.damaged", file.display());
+    let set_aside = format!("{}\n{torn}", damaged.replace("u150", "u15x"));
+    assert_eq!(std::fs::read_to_string(&aside).unwrap(), set_aside);
+    // Someone decides that twice is better than not at all.
+    let (_, _, noted) = stage.run(&["spool", "send", "--held", "--spool", &spool]);
+    assert!(noted.contains("sent 150 events from the spool") && !noted.contains("wait in"), "{noted}");
+    all.extend(expected(150));
+    assert_eq!(actors(&stage), all);
+    assert_eq!(files(&spool), [PathBuf::from(aside)], "what was sent is forgotten");
     let (code, _, noted) = stage.run(&["log", "user.login", "--spool", &spool]);
     assert_eq!((code, noted.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn events_survive_a_kill_and_a_batch_that_was_first_sent_a_day_ago_is_held_until_someone_decides() {
+    let stage = Stage::new();
+    let ((listener, url), spool) = (silent(), stage.path("spool"));
+    let (mut child, mut input) =
+        begun(stage.command(&["log", "--file", "-", "--url", &url, "--spool", &spool]));
+    feed(&mut input, &lines(150));
+    // The first batch is on its way, the others are not.
+    let (_connection, _) = listener.accept().unwrap();
+    let written = || files(&spool).first().and_then(|file| std::fs::read_to_string(file).ok());
+    eventually("all lines are in the spool", || written().is_some_and(|text| text.contains("\"u149\"")));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (code, said, _) = stage.run(&["spool", "list", "--spool", &spool, "--json"]);
+    assert_eq!(code, Some(0));
+    let listed: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&listed["events"], &listed["in_use"]), (&150.into(), &false.into()), "{said}");
+
+    // As it would be after a day.
+    let file = files(&spool).remove(0);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let batch = text.lines().find(|line| line[9..].starts_with("B ")).unwrap();
+    let ms = batch.split(' ').nth(4).unwrap();
+    let earlier = (ms.parse::<u64>().unwrap() - 86_400_000).to_string();
+    let aged = batch[9..].replacen(ms, &earlier, 1);
+    let aged = format!("{:08x} {aged}", crc32fast::hash(aged.as_bytes()));
+    std::fs::write(&file, text.replacen(batch, &aged, 1)).unwrap();
+    let (code, _, noted) = stage.run(&["spool", "send", "--spool", &spool]);
+    assert_eq!(code, Some(1), "{noted}");
+    assert!(noted.contains("100 events wait in") && noted.contains("sealog spool drop"), "{noted}");
+    assert_eq!(actors(&stage), expected(150)[100..]);
+
+    // Nothing is discarded that nobody has confirmed, or that nobody can read.
+    let drop = ["spool", "drop", "--held", "--spool", &spool];
+    let (code, said, noted) = stage.run(&drop);
+    assert_eq!((code, said.as_str()), (Some(2), ""), "{noted}");
+    let yes = [&drop[..], &["--yes"]].concat();
+    let (code, _, noted) = ended(stage.command(&yes).stdout(full()).output().unwrap());
+    assert_eq!(code, Some(1), "{noted}");
+    let (code, said, noted) = stage.run(&yes);
+    assert_eq!(code, Some(0), "{noted}");
+    assert_eq!(said, lines(100), "as they were read");
+    assert_eq!(files(&spool), Vec::<PathBuf>::new());
+    assert_eq!(stage.run(&["spool", "send", "--spool", &stage.path("none")]).0, Some(4));
 }
 
 #[test]
@@ -420,5 +479,7 @@ fn what_is_kept_is_synced_with_its_name_and_the_directories_made_for_it() {
     };
     let home = stage.home.to_str().unwrap();
     assert!(position(home) < position(&stage.path("deep")), "{trace}");
-    assert!(position(&spool) < trace.rfind(&format!("<{dir}>) = 0")).unwrap(), "{trace}");
+    assert!(position(&stage.path("deep")) < position(&dir), "{trace}");
+    let file = files(&spool).remove(0).to_str().unwrap().to_owned();
+    assert!(position(&file) < position(&spool), "{trace}");
 }
