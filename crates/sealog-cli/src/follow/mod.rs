@@ -8,8 +8,10 @@
 mod continuity;
 mod output;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::builder::PossibleValuesParser;
@@ -23,7 +25,7 @@ use super::format::Format;
 use super::listing::{Filters, with_filters};
 use super::walk::{self, Newest, Walk};
 use super::{file_flags, in_flight, progress, seq_range};
-use output::{Noted, Output, Position};
+use output::{Noted, Output, Position, Rotate};
 
 /// What is gathered before it is synced, unless there is nothing more to gather.
 const COMMIT_BYTES: usize = 16 << 20;
@@ -40,6 +42,10 @@ pub(super) fn command() -> Command {
              run the command again with the same files: it truncates the output to the cursor and resumes, \
              so each event is in the file exactly once. Only one command at a time can use a cursor \
              file.\n\n\
+             --rotate begins a new file: before it is larger than a size, or with the first event of a day \
+             (UTC). The full file is renamed to FILE.SEQ, where SEQ is the chain_seq of its last event, and the \
+             cursor is kept. If another program such as logrotate moves the file away, send SIGHUP: the command \
+             writes the next events to a new file.\n\n\
              On a pipe (without --output), an event counts as written when the pipe accepts it; after a kill \
              the last events can appear twice.\n\n\
              The command waits for an unavailable service without limit. Each event must follow the \
@@ -52,6 +58,14 @@ pub(super) fn command() -> Command {
             "cursor_file",
             "Record the position in this file and resume from it [default: --output with .cursor added]",
         ))
+        .arg(
+            Arg::new("rotate")
+                .long("rotate")
+                .value_name("SIZE|day")
+                .requires("output")
+                .value_parser(Rotate::parse)
+                .help("Begin a new file before this size (100M, 2G), or each day"),
+        )
         .arg(
             Arg::new("format")
                 .long("format")
@@ -91,7 +105,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let format = Format::parse(format).expect("clap has checked it");
     let filters = Filters::of(matches);
     let (path, cursor) = (file_flags::path(matches, "output"), file_flags::path(matches, "cursor_file"));
-    let output = Output::open(path, cursor, format, &filters)?;
+    let rotate = matches.get_one::<Rotate>("rotate").copied().unwrap_or_default();
+    let can_reopen = path.is_some() && !std::io::stderr().is_terminal();
+    let output = Output::open(path, cursor, format, &filters, rotate)?;
     let client = Arc::new(connect::client(matches, Key::Needed)?);
     connect::block_on(async {
         let mut follow = Follow {
@@ -112,6 +128,16 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         };
         let (mut terminate, mut interrupt) =
             (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        // On a terminal it means that the terminal is gone.
+        if can_reopen {
+            let (mut hangup, must_reopen) =
+                (listen(SignalKind::hangup())?, Arc::clone(&follow.output.must_reopen));
+            tokio::spawn(async move {
+                while hangup.recv().await.is_some() {
+                    must_reopen.store(true, Ordering::Relaxed);
+                }
+            });
+        }
         // What was not committed when it is asked to stop is fetched again by the next one. A commit is not
         // interrupted: the end of the runtime waits for it.
         tokio::select! {
@@ -184,6 +210,10 @@ impl Follow {
                     if newest.seq > position.seq {
                         break newest;
                     }
+                }
+                if self.output.must_reopen.load(Ordering::Relaxed) {
+                    self.output.commit(&position).await?;
+                    self.output.settle().await?;
                 }
                 tokio::time::sleep(self.interval).await;
             };

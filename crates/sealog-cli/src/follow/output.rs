@@ -11,6 +11,17 @@
 //! fetched again. A crash after t2 leaves both as they should be. All of this is done by a thread of its own,
 //! one commit after the other, while the next events are fetched.
 //!
+//! With `--rotate` a file that is full, or of another day, makes room for a new one:
+//!
+//! ```text
+//! t0  the cursor covers all of the file
+//! t1  the file is renamed: FILE.SEQ, the chain_seq that the cursor has
+//! t2  a new cursor has an empty file
+//! ```
+//!
+//! A crash before t2 leaves a cursor whose file is gone, and beside it the file of that name and content: the
+//! next command continues with an empty file.
+//!
 //! Nothing is cut off another file: the cursor has a digest of what the file ended with, and a file that has
 //! something else there is refused as it is.
 
@@ -18,6 +29,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -65,8 +79,41 @@ struct Cursor {
     tail: Option<String>,
     /// Its inode: tells it from another file as long as nothing was written.
     inode: Option<u64>,
+    /// The day on which it was begun, since 1970.
+    #[serde(default)]
+    day: Option<u64>,
     format: String,
     filters: Vec<(String, String)>,
+}
+
+/// When a new output file begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Rotate {
+    #[default]
+    Never,
+    /// Before it has more bytes than these.
+    Bytes(u64),
+    /// With the first event of a day, in UTC.
+    Day,
+}
+
+impl Rotate {
+    /// `day`, or a size such as `500K`, `100M` or `2G`.
+    pub(super) fn parse(text: &str) -> Result<Rotate, String> {
+        let wrong = || "give day, or a size of at least 1K such as 100M or 2G".to_owned();
+        if text == "day" {
+            return Ok(Rotate::Day);
+        }
+        let unit = text.chars().last().and_then(|unit| "KMG".find(unit)).ok_or_else(wrong)?;
+        let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+        let bytes = number.checked_mul(1 << (10 * (unit + 1))).filter(|bytes| *bytes > 0);
+        bytes.map(Rotate::Bytes).ok_or_else(wrong)
+    }
+}
+
+/// Days since 1970.
+fn today() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400
 }
 
 pub(super) struct Output {
@@ -76,6 +123,8 @@ pub(super) struct Output {
     pending: Vec<u8>,
     /// For the next events, while others are committed.
     spare: Vec<u8>,
+    /// Set when the output file was moved away: the next commit begins another one.
+    pub must_reopen: Arc<AtomicBool>,
     position: Option<Position>,
 }
 
@@ -90,6 +139,13 @@ struct Files {
     /// What that ends with.
     tail: Vec<u8>,
     inode: Option<u64>,
+    day: u64,
+    rotate: Rotate,
+    today: fn() -> u64,
+    /// Whether the file at the path may be another one, which logrotate has made room for.
+    must_reopen: Arc<AtomicBool>,
+    /// Where the cursor is.
+    at: Option<Position>,
     cursor: Option<PathBuf>,
     format: Format,
     filters: Vec<(String, String)>,
@@ -104,7 +160,9 @@ impl Output {
         cursor: Option<PathBuf>,
         format: Format,
         filters: &Filters,
+        rotate: Rotate,
     ) -> Result<Output, Failure> {
+        let must_reopen = Arc::new(AtomicBool::new(false));
         let cursor = cursor.or_else(|| path.as_ref().map(|path| path.with_added_extension("cursor")));
         let lock = cursor.as_deref().map(lock).transpose()?;
         let filters: Vec<(String, String)> =
@@ -129,19 +187,27 @@ impl Output {
             bytes: 0,
             tail: Vec::new(),
             inode: None,
+            day: today(),
+            rotate,
+            today,
+            must_reopen: Arc::clone(&must_reopen),
+            at: kept.as_ref().map(|kept| kept.position.clone()),
             cursor,
             format,
             filters,
             _lock: lock,
         };
         if let Some(path) = path {
-            files.open(path, kept.as_ref())?;
+            let kept = kept.as_ref().filter(|kept| !files.was_rotated(&path, kept));
+            files.open(path, kept)?;
+            files.day = kept.and_then(|kept| kept.day).unwrap_or_else(today);
         }
         Ok(Output {
             files: Some(files),
             under_way: None,
             pending: Vec::new(),
             spare: Vec::new(),
+            must_reopen,
             position: kept.map(|kept| kept.position),
         })
     }
@@ -192,6 +258,46 @@ impl Output {
 }
 
 impl Files {
+    /// Whether a crash came between the two steps of a rotation: the file is beside its path.
+    fn was_rotated(&self, path: &Path, kept: &Cursor) -> bool {
+        let bytes = kept.bytes.unwrap_or(0);
+        let mut tail = vec![0; tail_length(bytes)];
+        let is_gone = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
+        let rotated = File::open(rotated(path, &kept.position));
+        let from = bytes - tail.len() as u64;
+        let is_read = rotated.and_then(|file| file.read_exact_at(&mut tail, from)).is_ok();
+        bytes > 0 && is_gone && is_read && kept.tail == Some(digest(&tail))
+    }
+
+    /// Begins another file, if this one is full, of another day, or was moved away.
+    fn rotate(&mut self, pending: u64) -> Result<(), Failure> {
+        let (Some((path, _)), Some(at)) = (&self.file, &self.at) else { return Ok(()) };
+        let is_due = self.bytes > 0
+            && match self.rotate {
+                Rotate::Never => false,
+                Rotate::Bytes(most) => pending > 0 && self.bytes + pending > most,
+                Rotate::Day => pending > 0 && (self.today)() != self.day,
+            };
+        let bad = |error: io::Error| file_flags::unwritable(path, &error);
+        let is_moved = self.must_reopen.swap(false, Ordering::Relaxed)
+            && std::fs::metadata(path).ok().map(|file| file.ino()) != self.inode;
+        if is_due && !is_moved {
+            let to = rotated(path, at);
+            if to.exists() {
+                return Err(Failure::usage(format!("cannot rotate: {} exists; move it away", to.display())));
+            }
+            std::fs::rename(path, &to).map_err(bad)?;
+            files::sync_name(&to).map_err(bad)?;
+        }
+        if is_due || is_moved {
+            let (path, at) = (path.clone(), at.clone());
+            self.open(path, None)?;
+            self.day = (self.today)();
+            self.note(&at)?;
+        }
+        Ok(())
+    }
+
     fn open(&mut self, path: PathBuf, kept: Option<&Cursor>) -> Result<(), Failure> {
         let shown = path.display();
         let cursor = self.cursor.as_ref().map(|cursor| cursor.display().to_string()).unwrap_or_default();
@@ -241,6 +347,7 @@ impl Files {
 
     /// Writes this, and that the chain was read so far; false if nobody is left to read it.
     fn commit(&mut self, pending: &[u8], position: &Position) -> Result<bool, Failure> {
+        self.rotate(pending.len() as u64)?;
         match &mut self.file {
             Some((path, file)) => {
                 let unwritten = |error| {
@@ -265,13 +372,21 @@ impl Files {
                 }
             }
         }
-        let Some(cursor) = &self.cursor else { return Ok(true) };
+        self.note(position)?;
+        Ok(true)
+    }
+
+    /// Replaces the cursor file.
+    fn note(&mut self, position: &Position) -> Result<(), Failure> {
+        self.at = Some(position.clone());
+        let Some(cursor) = &self.cursor else { return Ok(()) };
         let kept = Cursor {
             sealog_follow: VERSION,
             position: position.clone(),
             bytes: self.file.is_some().then_some(self.bytes),
             tail: self.file.is_some().then(|| digest(&self.tail)),
             inode: self.inode,
+            day: self.file.is_some().then_some(self.day),
             format: self.format.name().to_owned(),
             filters: self.filters.clone(),
         };
@@ -279,9 +394,13 @@ impl Files {
         text.push(b'\n');
         files::write_new(cursor, &text).map_err(|error| {
             Failure::new(Exit::Failure, format!("cannot write {}: {error}", cursor.display()))
-        })?;
-        Ok(true)
+        })
     }
+}
+
+/// The name of a file whose last event has this place. Names sort as events do.
+fn rotated(path: &Path, at: &Position) -> PathBuf {
+    path.with_added_extension(format!("{:012}", at.seq))
 }
 
 /// Of two commands with one cursor file, each event would come twice.
@@ -346,7 +465,104 @@ mod tests {
     }
 
     fn open(dir: &Path) -> Result<Output, Failure> {
-        Output::open(Some(dir.join("out")), None, json(), &Filters::default())
+        rotating(dir, Rotate::Never)
+    }
+
+    fn rotating(dir: &Path, rotate: Rotate) -> Result<Output, Failure> {
+        Output::open(Some(dir.join("out")), None, json(), &Filters::default(), rotate)
+    }
+
+    /// Names and contents of the output files.
+    fn outputs(dir: &Path) -> Vec<(String, String)> {
+        let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+        let mut found: Vec<(String, String)> = entries
+            .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), path))
+            .filter(|(name, _)| !name.contains("cursor"))
+            .map(|(name, path)| (name, std::fs::read_to_string(path).unwrap()))
+            .collect();
+        found.sort();
+        found
+    }
+
+    fn named(files: &[(&str, &str)]) -> Vec<(String, String)> {
+        files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_size_or_a_day_makes_room_for_a_new_file_and_every_event_is_in_one() {
+        assert_eq!(Rotate::parse("2K"), Ok(Rotate::Bytes(2048)));
+        assert_eq!(Rotate::parse("day"), Ok(Rotate::Day));
+        for wrong in ["", "K", "0K", "-1M", "5", "5T", "1é", "99999999999G"] {
+            assert!(Rotate::parse(wrong).is_err(), "{wrong}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mut output = rotating(dir.path(), Rotate::Bytes(4)).unwrap();
+        for seq in 1..=5 {
+            put(&mut output, &seq.to_string());
+            commit(&mut output, seq);
+        }
+        drop(output);
+        let wanted = [("out", "5\n"), ("out.000000000002", "1\n2\n"), ("out.000000000004", "3\n4\n")];
+        assert_eq!(outputs(dir.path()), named(&wanted));
+        // By the day on which a file was begun, also if that was another command.
+        let mut output = rotating(dir.path(), Rotate::Day).unwrap();
+        put(&mut output, "6");
+        commit(&mut output, 6);
+        output.files.as_mut().unwrap().today = || today() + 1;
+        commit(&mut output, 7);
+        put(&mut output, "8");
+        commit(&mut output, 8);
+        let wanted = [&wanted[1..], &[("out.000000000007", "5\n6\n")]].concat();
+        assert_eq!(outputs(dir.path()), named(&[&[("out", "8\n")], &wanted[..]].concat()));
+    }
+
+    #[test]
+    fn a_crash_in_the_middle_of_a_rotation_loses_and_doubles_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut output = rotating(dir.path(), Rotate::Bytes(4)).unwrap();
+        put(&mut output, "1");
+        commit(&mut output, 1);
+        drop(output);
+        std::fs::rename(dir.path().join("out"), dir.path().join("out.000000000001")).unwrap();
+        let mut output = rotating(dir.path(), Rotate::Bytes(4)).unwrap();
+        assert_eq!(output.position(), Some(&at(1)));
+        put(&mut output, "2");
+        commit(&mut output, 2);
+        drop(output);
+        assert_eq!(outputs(dir.path()), named(&[("out", "2\n"), ("out.000000000001", "1\n")]));
+        // A file of that name with something else in it is no reason to go on.
+        std::fs::rename(dir.path().join("out"), dir.path().join("other")).unwrap();
+        std::fs::write(dir.path().join("out.000000000002"), "x\n").unwrap();
+        assert!(rotating(dir.path(), Rotate::Bytes(4)).is_err());
+    }
+
+    #[test]
+    fn a_file_that_was_moved_away_is_opened_anew_when_asked_and_another_one_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut output = open(dir.path()).unwrap();
+        put(&mut output, "1");
+        commit(&mut output, 1);
+        let reopen = |output: &Output| output.must_reopen.store(true, Ordering::Relaxed);
+        // Nothing has happened to it.
+        reopen(&output);
+        put(&mut output, "2");
+        commit(&mut output, 2);
+        std::fs::rename(dir.path().join("out"), dir.path().join("old")).unwrap();
+        reopen(&output);
+        commit(&mut output, 2);
+        put(&mut output, "3");
+        commit(&mut output, 3);
+        assert_eq!(outputs(dir.path()), named(&[("old", "1\n2\n"), ("out", "3\n")]));
+        drop(output);
+        let mut output = open(dir.path()).unwrap();
+        std::fs::remove_file(dir.path().join("out")).unwrap();
+        std::fs::write(dir.path().join("out"), "evidence\n").unwrap();
+        reopen(&output);
+        let refused = super::super::super::connect::block_on(async {
+            output.commit(&at(3)).await?;
+            output.settle().await
+        });
+        assert!(refused.is_err() && std::fs::read(dir.path().join("out")).unwrap() == b"evidence\n");
     }
 
     fn put(output: &mut Output, text: &str) {
