@@ -40,5 +40,7 @@ pub use options::{BeforeSend, Now, OnFull, Options};
 pub use read::{Action, Events, Filter, StoredEvent, Verification};
 pub use receipt::Receipt;
 pub use receipts::Audit;
+/// For the functions that `sealog actions --emit rs` writes.
+pub use serde::Serialize;
 pub use store::{Choice, Held};
 pub use verify::{ChainResult, Head, Verifier, verify_events};
