@@ -39,6 +39,7 @@ pub(crate) const FILES: &[File] = files! {
     "Use" "typescript" "TypeScript" "sdk-typescript.md" false;
     "Use" "python" "Python" "sdk-python.md" false;
     "Use" "go" "Go" "sdk-go.md" false;
+    "Use" "rust" "Rust" "sdk-rust.md" false;
     "Use" "shippers" "Shippers and SIEMs" "shippers.md" true;
     "Use" "dashboard" "Dashboard" "dashboard.md" false;
     "Use" "searching" "Searching events" "search.md" false;

@@ -155,7 +155,7 @@ fn project_of(export: &Path) -> String {
 
 /// Which tests run, compare or read the blocks of a page, by their language. They take all of them, so that
 /// another block of the same kind is run as well.
-const RUN_BY: [(&str, &str, &str); 21] = [
+const RUN_BY: [(&str, &str, &str); 22] = [
     ("README.md", "sh", "documented.rs"),
     ("docs/command-line.md", "sh", "documented.rs"),
     ("docs/command-line.md", "toml", "docs/snippets.rs"),
@@ -169,6 +169,7 @@ const RUN_BY: [(&str, &str, &str); 21] = [
     ("docs/quickstart.md", "sh", "docs.rs"),
     ("docs/sdk-go.md", "go", "sdk/go/docs_test.go"),
     ("docs/sdk-python.md", "python", "sdk/python/tests/test_docs.py"),
+    ("docs/sdk-rust.md", "rust", "sdk/rust/docs.py"),
     ("docs/sdk-typescript.md", "ts", "sdk/typescript/test/docs.test.mjs"),
     ("docs/settings.md", "toml", "docs/snippets.rs"),
     ("docs/shippers.md", "ini", "docs/snippets.rs"),
