@@ -16,6 +16,22 @@ const SUGGESTION_CHARACTERS_MAX: usize = 64;
 /// its names.
 const SUGGESTION_STEPS_MAX: usize = 500_000;
 
+/// Whether the name of an action says that something failed or was denied: events have no outcome of their
+/// own.
+pub fn is_failure(action: &str) -> bool {
+    ends_with_one_of(action, &["failed", "denied", "refused", "rejected", "blocked"])
+}
+
+/// Whether the name of an action says that data was read and nothing changed.
+pub fn is_read(action: &str) -> bool {
+    ends_with_one_of(action, &["viewed", "accessed", "read", "listed", "searched", "queried"])
+}
+
+/// As a word of its own.
+pub fn ends_with_one_of(action: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| action.strip_suffix(word).is_some_and(|rest| rest.ends_with(['.', '_', '-'])))
+}
+
 /// The built-in catalog. Spec 2.4.
 #[derive(Debug)]
 pub struct Catalog {
@@ -353,6 +369,21 @@ mod tests {
         "config.changed",
         "deploy.completed",
     ];
+
+    #[test]
+    fn failures_and_reads_are_recognised_by_the_last_word_of_their_names() {
+        for action in ["user.login_failed", "access.denied", "ccpa.request_denied", "payment.failed"] {
+            assert!(is_failure(action) && !is_read(action), "{action}");
+        }
+        for action in ["record.viewed", "hipaa.phi_accessed", "file.read"] {
+            assert!(is_read(action) && !is_failure(action), "{action}");
+        }
+        for action in
+            ["user.login", "failed", "unfailed", "incident.failed_over", "viewed", "spread.read_only"]
+        {
+            assert!(!is_failure(action) && !is_read(action), "{action}");
+        }
+    }
 
     #[test]
     fn every_action_has_a_sentence_of_its_own_for_lay_people() {
