@@ -2,6 +2,7 @@
 
 use sealog_core::json::quoted;
 
+use super::ecs::{self, Outcome};
 use super::event::{Event, plain};
 use crate::input::TYPE_PREFIX;
 
@@ -15,6 +16,8 @@ pub enum Made {
     OcsfSeverity,
     OcsfUser,
     EcsCategory,
+    EcsType,
+    EcsOutcome,
     CefName,
     CefSeverity,
     CloudSource,
@@ -103,7 +106,13 @@ impl Made {
                 "`actor_id` for Authentication, `resource` for Account Change and User Access Management"
             }
             Made::EcsCategory => {
-                "by `category`: `auth` is `[\"authentication\"]`, `identity` and `access_control` are `[\"iam\"]`, all others `[\"api\"]`"
+                "`auth` is `authentication`, or `iam` where a password, a second factor or a lock changes; `identity` and `access_control` are `iam`; all others, and denied access, are `api`"
+            }
+            Made::EcsType => {
+                "by the end of `action`: such as `start` for `user.login`, `end` for `user.logout`, `creation` for `document.created`, `user` and `deletion` for `user.deleted`; `info` where the category has no other"
+            }
+            Made::EcsOutcome => {
+                "`metadata.outcome` if it says so; `failure` for actions that end in failed, denied, refused, rejected or blocked; `success` for others with a type; else `unknown`"
             }
             Made::CefName => "`action` in words: `user.login` is `User login`",
             Made::CefSeverity => "`severity`: info 3, warning 6, critical 9, another one or none `Unknown`",
@@ -139,11 +148,13 @@ impl Made {
                 ACCOUNT_CHANGE | USER_ACCESS => Value::Text(text("resource")?),
                 _ => return None,
             },
-            Made::EcsCategory => Value::Json(
-                match text("category").as_deref() {
-                    Some("auth") => "[\"authentication\"]",
-                    Some("identity" | "access_control") => "[\"iam\"]",
-                    _ => "[\"api\"]",
+            Made::EcsCategory => list(&[ecs::kinds(event).0]),
+            Made::EcsType => list(&ecs::kinds(event).1),
+            Made::EcsOutcome => Value::Text(
+                match ecs::outcome(event) {
+                    Outcome::Unknown => "unknown",
+                    Outcome::Success => "success",
+                    Outcome::Failure => "failure",
                 }
                 .to_owned(),
             ),
@@ -185,6 +196,11 @@ fn activity(event: &Event) -> u64 {
     let (class, action) = (class(event), event.text("action").unwrap_or_default());
     let verb = action.rsplit('.').next().unwrap_or("");
     ACTIVITIES.iter().find(|(of, known, _)| *of == class && *known == verb).map_or(OTHER, |(_, _, id)| *id)
+}
+
+fn list(words: &[&str]) -> Value {
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    Value::Json(format!("[{}]", words.join(",")))
 }
 
 fn in_words(action: &str) -> String {

@@ -1,8 +1,10 @@
 //! Stored events for what reads them: SIEMs, data lakes, other programs.
 
 mod cef;
+mod ecs;
 mod event;
 mod made;
+mod meaning;
 mod table;
 mod tree;
 

@@ -110,6 +110,8 @@ pub(super) const ECS: Mapping = Mapping {
         field("event.id", "log_id"),
         field("event.action", "action"),
         made("event.category", Made::EcsCategory),
+        made("event.type", Made::EcsType),
+        made("event.outcome", Made::EcsOutcome),
         field("event.sequence", "chain_seq"),
         field("event.hash", "hash"),
         field("user.id", "actor_id"),

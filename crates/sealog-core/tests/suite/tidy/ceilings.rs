@@ -19,7 +19,7 @@ const LINES: [(&str, usize); 18] = [
     ("sealog-dashboard", 15_500),
     ("sealog-docs", 1_200),
     ("sealog-engine", 500),
-    ("sealog-formats", 1_400),
+    ("sealog-formats", 1_600),
     ("sealog-server", 6_300),
     ("sealog-service", 10_600),
     ("sealog-store", 19_100),
