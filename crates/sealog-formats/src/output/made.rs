@@ -4,6 +4,7 @@ use sealog_core::json::quoted;
 
 use super::ecs::{self, Outcome};
 use super::event::{Event, plain};
+use super::ocsf;
 use crate::input::TYPE_PREFIX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,9 +13,16 @@ pub enum Made {
     OcsfClass,
     OcsfCategory,
     OcsfActivity,
+    OcsfActivityName,
     OcsfType,
     OcsfSeverity,
+    OcsfSeverityName,
+    OcsfStatus,
+    OcsfStatusName,
+    OcsfActorType,
+    OcsfActorTypeName,
     OcsfUser,
+    OcsfPrivilege,
     EcsCategory,
     EcsType,
     EcsOutcome,
@@ -57,34 +65,6 @@ impl Value {
     }
 }
 
-const AUTHENTICATION: u64 = 3002;
-const ACCOUNT_CHANGE: u64 = 3001;
-const USER_ACCESS: u64 = 3005;
-const API_ACTIVITY: u64 = 6003;
-/// OCSF's word for an activity that its class has no number for.
-const OTHER: u64 = 99;
-
-/// By the verb of the action, which is its last part.
-const ACTIVITIES: [(u64, &str, u64); 17] = [
-    (AUTHENTICATION, "login", 1),
-    (AUTHENTICATION, "login_failed", 1),
-    (AUTHENTICATION, "logout", 2),
-    (ACCOUNT_CHANGE, "created", 1),
-    (ACCOUNT_CHANGE, "password_changed", 3),
-    (ACCOUNT_CHANGE, "suspended", 5),
-    (ACCOUNT_CHANGE, "deleted", 6),
-    (ACCOUNT_CHANGE, "locked_out", 9),
-    (ACCOUNT_CHANGE, "mfa_enabled", 10),
-    (ACCOUNT_CHANGE, "mfa_disabled", 11),
-    (USER_ACCESS, "granted", 1),
-    (USER_ACCESS, "assigned", 1),
-    (USER_ACCESS, "revoked", 2),
-    (API_ACTIVITY, "created", 1),
-    (API_ACTIVITY, "viewed", 2),
-    (API_ACTIVITY, "updated", 3),
-    (API_ACTIVITY, "deleted", 4),
-];
-
 /// What `authtype` may be, by the extension "Auth Context" of CloudEvents.
 const AUTH_TYPES: [&str; 6] = ["app_user", "user", "service_account", "api_key", "system", "unauthenticated"];
 
@@ -93,18 +73,25 @@ impl Made {
     pub fn words(self) -> &'static str {
         match self {
             Made::TimeMs => "`timestamp`, in milliseconds since 1970",
-            Made::OcsfClass => "by `category`: see above",
+            Made::OcsfClass => "see above",
             Made::OcsfCategory => {
-                "3 (Identity & Access Management) or 6 (Application Activity), by the class"
+                "3 (Identity & Access Management), 6 (Application Activity) or 0, by the class"
             }
             Made::OcsfActivity => {
-                "by class and the last part of `action`, such as 1 for `user.login`; 99 (Other) where the class has none"
+                "by class and the end of `action`, such as 1 for `user.login`; 99 where the class has none"
             }
+            Made::OcsfActivityName => "the schema's name of `activity_id`; for 99, `action`",
             Made::OcsfType => "`class_uid` × 100 + `activity_id`",
             Made::OcsfSeverity => "`severity`: info 1, warning 3, critical 5, another one 99, none 0",
+            Made::OcsfSeverityName => "the schema's name of `severity_id`; for 99, `severity`",
+            Made::OcsfStatus => "as `event.outcome` of ECS: success 1, failure 2, unknown 0",
+            Made::OcsfStatusName => "the schema's name of `status_id`",
+            Made::OcsfActorType => "`actor_type`: user 1, admin 2, system 3, another one 99",
+            Made::OcsfActorTypeName => "the schema's name of `type_id`; for 99, `actor_type`",
             Made::OcsfUser => {
-                "`actor_id` for Authentication, `resource` for Account Change and User Access Management"
+                "Authentication: `actor_id`. Account Change: `resource` if it is a user or account; without a `resource`, `actor_id` for the category `auth`. User Access Management: `metadata.grantee`, else as for Account Change"
             }
+            Made::OcsfPrivilege => "User Access Management: `metadata.permission`, else `metadata.role`",
             Made::EcsCategory => {
                 "`auth` is `authentication`, or `iam` where a password, a second factor or a lock changes; `identity` and `access_control` are `iam`; all others, and denied access, are `api`"
             }
@@ -132,22 +119,19 @@ impl Made {
         let text = |name: &str| event.text(name);
         Some(match self {
             Made::TimeMs => Value::Number(event.timestamp_ms()?),
-            Made::OcsfClass => Value::Number(class(event)),
-            Made::OcsfCategory => Value::Number(class(event) / 1000),
-            Made::OcsfActivity => Value::Number(activity(event)),
-            Made::OcsfType => Value::Number(class(event) * 100 + activity(event)),
-            Made::OcsfSeverity => Value::Number(match text("severity").as_deref() {
-                None => 0,
-                Some("info") => 1,
-                Some("warning") => 3,
-                Some("critical") => 5,
-                Some(_) => OTHER,
-            }),
-            Made::OcsfUser => match class(event) {
-                AUTHENTICATION => Value::Text(text("actor_id")?),
-                ACCOUNT_CHANGE | USER_ACCESS => Value::Text(text("resource")?),
-                _ => return None,
-            },
+            Made::OcsfClass => Value::Number(ocsf::class(event)),
+            Made::OcsfCategory => Value::Number(ocsf::class(event) / 1000),
+            Made::OcsfActivity => Value::Number(ocsf::activity(event).0),
+            Made::OcsfActivityName => Value::Text(ocsf::activity(event).1),
+            Made::OcsfType => Value::Number(ocsf::class(event) * 100 + ocsf::activity(event).0),
+            Made::OcsfSeverity => Value::Number(ocsf::severity(event).0),
+            Made::OcsfSeverityName => Value::Text(ocsf::severity(event).1),
+            Made::OcsfStatus => Value::Number(ocsf::status(event).0),
+            Made::OcsfStatusName => Value::Text(ocsf::status(event).1.to_owned()),
+            Made::OcsfActorType => Value::Number(ocsf::account_type(event)?.0),
+            Made::OcsfActorTypeName => Value::Text(ocsf::account_type(event)?.1),
+            Made::OcsfUser => Value::Text(ocsf::user(event)?),
+            Made::OcsfPrivilege => Value::Text(ocsf::privilege(event)?),
             Made::EcsCategory => list(&[ecs::kinds(event).0]),
             Made::EcsType => list(&ecs::kinds(event).1),
             Made::EcsOutcome => Value::Text(
@@ -181,21 +165,6 @@ impl Made {
             Made::Whole => Value::Json(event.whole().to_owned()),
         })
     }
-}
-
-fn class(event: &Event) -> u64 {
-    match event.text("category").as_deref() {
-        Some("auth") => AUTHENTICATION,
-        Some("identity") => ACCOUNT_CHANGE,
-        Some("access_control") => USER_ACCESS,
-        _ => API_ACTIVITY,
-    }
-}
-
-fn activity(event: &Event) -> u64 {
-    let (class, action) = (class(event), event.text("action").unwrap_or_default());
-    let verb = action.rsplit('.').next().unwrap_or("");
-    ACTIVITIES.iter().find(|(of, known, _)| *of == class && *known == verb).map_or(OTHER, |(_, _, id)| *id)
 }
 
 fn list(words: &[&str]) -> Value {

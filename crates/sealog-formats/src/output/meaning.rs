@@ -33,8 +33,21 @@ pub(super) fn verb(event: &Event) -> String {
     action.rsplit('.').next().unwrap_or_default().to_owned()
 }
 
+/// A field that says something.
+pub(super) fn filled(event: &Event, name: &str) -> Option<String> {
+    event.text(name).filter(|text| !text.is_empty())
+}
+
 /// A text in `metadata`; of a name that is there twice, the last one, as in required fields.
 pub(super) fn member(event: &Event, name: &str) -> Option<String> {
     let text = decode(named(event.json("metadata")?, &quoted(name)).last()?)?;
     (!text.is_empty()).then_some(text)
+}
+
+/// The account that `resource` names: by its type, or by an action of users on a resource without one.
+pub(super) fn account(event: &Event) -> Option<String> {
+    let action = event.text("action").unwrap_or_default();
+    let kind = filled(event, "resource_type")
+        .unwrap_or_else(|| action.split('.').next().unwrap_or_default().to_owned());
+    filled(event, "resource").filter(|_| ["user", "account"].contains(&kind.as_str()))
 }

@@ -5,6 +5,7 @@ mod ecs;
 mod event;
 mod made;
 mod meaning;
+mod ocsf;
 mod table;
 mod tree;
 
@@ -59,6 +60,7 @@ pub fn render(format: Format, event_json: &str) -> Result<String, NotAnEvent> {
     let event = Event::parse(event_json)?;
     Ok(match format {
         Format::Cef => cef::line(mapping, &event),
-        _ => tree::object(mapping, &event),
+        Format::Ocsf => tree::object(mapping, &event, |path| ocsf::has_room(&event, path)),
+        _ => tree::object(mapping, &event, |_| true),
     })
 }

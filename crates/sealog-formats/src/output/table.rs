@@ -13,7 +13,7 @@ pub struct Mapping {
 
 #[derive(Debug)]
 pub struct Row {
-    /// A path: `a.b` is the member `b` of `a`, and `a[].b` that of the one item of `a`.
+    /// A path: `a.b` is the member `b` of `a`, `a[].b` that of the one item of `a`, and `a[]` that item.
     pub to: &'static str,
     pub from: Origin,
 }
@@ -34,6 +34,15 @@ impl Origin {
             Field(name) => event.json(name).map(|json| Value::Json(json.to_owned())),
             Text(text) => Some(Value::Text(text.to_owned())),
             Origin::Made(made) => made.value(event),
+        }
+    }
+
+    /// The field of the event that it writes, if it is one.
+    pub(super) fn field(self) -> Option<&'static str> {
+        match self {
+            Field(name) => Some(name),
+            Origin::Made(Made::OcsfActorTypeName) => Some("actor_type"),
+            _ => None,
         }
     }
 
@@ -63,27 +72,33 @@ const fn text(to: &'static str, text: &'static str) -> Row {
 
 pub(super) const OCSF: Mapping = Mapping {
     name: "OCSF 1.5",
-    about: "Class by category: `auth` is Authentication (3002), `identity` Account Change (3001), `access_control` User Access Management (3005), all others API Activity (6003).",
+    about: "The class follows from the category: `auth` is Authentication (3002) for `login`, `login_failed` and `logout`, and Account Change (3001) for `password_changed`, `mfa_enabled`, `mfa_disabled` and `locked_out`; `identity` is Account Change; `access_control` is User Access Management (3005) for `granted`, `assigned`, `revoked` and `removed`. Everything else is API Activity (6003). These classes demand a user, a privilege, or an actor and an address: an event without them is API Activity, or, if that demands more than it has too, Base Event (0). No profile is used. Rows that the class of an event has no room for are left out; their fields are then under `unmapped`, by their own names.",
     rows: &[
         made("class_uid", Made::OcsfClass),
         made("category_uid", Made::OcsfCategory),
         made("activity_id", Made::OcsfActivity),
-        field("activity_name", "action"),
+        made("activity_name", Made::OcsfActivityName),
         made("type_uid", Made::OcsfType),
         made("severity_id", Made::OcsfSeverity),
-        field("severity", "severity"),
+        made("severity", Made::OcsfSeverityName),
+        made("status_id", Made::OcsfStatus),
+        made("status", Made::OcsfStatusName),
         made("time", Made::TimeMs),
         text("metadata.version", "1.5.0"),
         text("metadata.product.name", "Sealog"),
         text("metadata.product.vendor_name", "Sealog"),
+        field("metadata.event_code", "action"),
         field("metadata.uid", "log_id"),
         field("metadata.sequence", "chain_seq"),
         field("metadata.tenant_uid", "tenant_id"),
         field("metadata.original_time", "ts_client"),
         field("actor.user.uid", "actor_id"),
-        field("actor.user.type", "actor_type"),
+        made("actor.user.type_id", Made::OcsfActorType),
+        made("actor.user.type", Made::OcsfActorTypeName),
         field("actor.session.uid", "session_id"),
         made("user.uid", Made::OcsfUser),
+        made("privileges[]", Made::OcsfPrivilege),
+        field("service.uid", "project_id"),
         field("api.operation", "action"),
         field("resources[].uid", "resource"),
         field("resources[].type", "resource_type"),
@@ -203,6 +218,9 @@ mod tests {
                 }
                 let times = mapping.rows.iter().filter(|other| other.to == row.to).count();
                 assert_eq!(times, 1, "{}: {}", mapping.name, row.to);
+                let within = format!("{}.", row.to);
+                let holds = mapping.rows.iter().any(|other| other.to.starts_with(&within));
+                assert!(!holds, "{}: {} is a value and an object", mapping.name, row.to);
             }
         }
     }

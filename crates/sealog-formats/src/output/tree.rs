@@ -4,7 +4,7 @@ use sealog_core::json::quoted;
 
 use super::event::Event;
 use super::made::Value;
-use super::table::Mapping;
+use super::table::{Mapping, Row};
 
 /// An object with the members in the order in which they came.
 #[derive(Debug, Default)]
@@ -18,12 +18,23 @@ enum Member {
     Node(Node),
 }
 
-/// The event as one JSON object.
-pub(super) fn object(mapping: &Mapping, event: &Event) -> String {
+/// Where a format has what it has no place for.
+const UNMAPPED: &str = "unmapped";
+
+/// The event as one JSON object. A field whose every place is one that the format does not have for this
+/// event goes to [`UNMAPPED`].
+pub(super) fn object(mapping: &Mapping, event: &Event, has_room: impl Fn(&str) -> bool) -> String {
     let mut root = Node::default();
-    for row in mapping.rows {
+    let (kept, left): (Vec<&Row>, Vec<&Row>) = mapping.rows.iter().partition(|row| has_room(row.to));
+    for row in &kept {
         if let Some(json) = row.from.value(event).map(Value::into_json) {
             root.put(row.to, json);
+        }
+    }
+    for name in left.into_iter().filter_map(|row| row.from.field()) {
+        let is_elsewhere = kept.iter().any(|row| row.from.field() == Some(name));
+        if let Some(json) = event.json(name).filter(|_| !is_elsewhere) {
+            root.node(UNMAPPED).put(name, json.to_owned());
         }
     }
     let mut out = String::new();
@@ -37,13 +48,18 @@ impl Node {
             self.members.push((path, Member::Json(json)));
             return;
         };
-        let known = self.members.iter().position(|(name, _)| *name == first);
+        self.node(first).put(rest, json);
+    }
+
+    fn node(&mut self, name: &'static str) -> &mut Node {
+        let known = self.members.iter().position(|(known, _)| *known == name);
         let at = known.unwrap_or_else(|| {
-            self.members.push((first, Member::Node(Node::default())));
+            self.members.push((name, Member::Node(Node::default())));
             self.members.len() - 1
         });
-        if let Member::Node(node) = &mut self.members[at].1 {
-            node.put(rest, json);
+        match &mut self.members[at].1 {
+            Member::Node(node) => node,
+            Member::Json(_) => unreachable!("a test of the tables: no path is the beginning of another"),
         }
     }
 
@@ -53,7 +69,7 @@ impl Node {
             if number > 0 {
                 out.push(',');
             }
-            // `name[]` is a list of the one object.
+            // `name[]` is a list of one.
             let (name, is_list) = name.strip_suffix("[]").map_or((*name, false), |name| (name, true));
             out.push_str(&quoted(name));
             out.push(':');

@@ -2,5 +2,6 @@
 
 mod ecs;
 mod input;
+mod ocsf;
 mod output;
 mod shapes;
