@@ -23,6 +23,7 @@ mod lines;
 mod listing;
 mod log;
 mod login;
+pub mod metrics;
 pub mod output;
 mod profile;
 pub mod progress;

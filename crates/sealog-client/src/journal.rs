@@ -19,7 +19,7 @@ const LENGTH_BITS: u32 = 22;
 /// As much is read at once; a batch has less, where nothing else stands between its events.
 const READ_BYTES_MAX: u64 = 4 << 20;
 /// Numbers that a damaged file may leave out between two events.
-const GAP_MAX: u64 = 1 << 24;
+pub(crate) const GAP_MAX: u64 = 1 << 24;
 
 /// Memory holds eight bytes for each of its events.
 pub(crate) struct Journal {
@@ -409,7 +409,7 @@ fn event_of(line: &Bytes) -> Option<Bytes> {
 }
 
 /// The content of a line whose checksum is right.
-fn content_of(line: &[u8]) -> Option<&[u8]> {
+pub(crate) fn content_of(line: &[u8]) -> Option<&[u8]> {
     let (sum, content) = line.strip_suffix(b"\n")?.split_at_checked(9)?;
     (!content.is_empty() && sum[8] == b' ' && checksum(content) == sum[..8]).then_some(content)
 }

@@ -8,6 +8,7 @@
 //! [`http`] has the plain requests that the command line makes, [`outbox`] the events that it sends with
 //! them.
 
+mod backlog;
 mod catalog;
 mod client;
 mod context;
@@ -31,6 +32,7 @@ pub mod tower;
 mod value;
 mod verify;
 
+pub use backlog::Backlog;
 pub use client::{Client, pseudonymize};
 pub use context::{TrustedProxies, with, with_traceparent};
 pub use error::{Details, Error, Kind};

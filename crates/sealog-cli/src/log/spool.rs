@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use indicatif::{HumanBytes, HumanCount};
+use sealog_client::Backlog;
 use sealog_client::outbox::{Batch, Choice, Outbox, look};
 use sealog_core::time::iso_ms;
 use serde_json::json;
@@ -13,7 +14,7 @@ use serde_json::json;
 use super::super::connect::{self, Key};
 use super::super::exit::{Exit, Failure};
 use super::super::output::{self, Form};
-use super::super::{ask, file_flags};
+use super::super::{ask, file_flags, metrics};
 use super::place::{self, SPOOL_BYTES_MAX};
 use super::printer::Printer;
 use super::rejects::Rejects;
@@ -34,7 +35,8 @@ pub(crate) fn command() -> Command {
     let of_key = "Use this spool [default: that of the service and the key]";
     let list = Command::new("list")
         .about("List the spools of this user in which events wait")
-        .arg(spool("List only this spool"));
+        .arg(spool("List only this spool, such as that of an application"))
+        .arg(metrics::flag().requires("spool"));
     let send = Command::new("send")
         .about("Send the events of a spool")
         .long_about(
@@ -82,8 +84,18 @@ fn list(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (mut text, mut rows) = (String::new(), Vec::new());
     for folder in folders {
         let files = look(&folder, u64::MAX).map_err(|error| Failure::of_path(&folder, &error))?;
-        let Some(oldest_ms) = files.iter().map(|file| file.oldest_ms).min() else { continue };
-        let events: u64 = files.iter().filter_map(|file| file.events).sum();
+        let Backlog { events, oldest_ms } =
+            Backlog::read(&folder).map_err(|error| Failure::of_path(&folder, &error))?;
+        let figures = [
+            ("sealog_spool_events", "Events that wait in a spool.", events as f64),
+            (
+                "sealog_spool_oldest_timestamp_seconds",
+                "When the oldest event in a spool was queued; 0 if none waits.",
+                oldest_ms.map_or(0.0, metrics::seconds),
+            ),
+        ];
+        metrics::write(matches, Some(("spool", &folder.to_string_lossy())), &figures)?;
+        let Some(oldest_ms) = oldest_ms else { continue };
         let bytes: u64 = files.iter().map(|file| file.bytes).sum();
         let is_in_use = files.iter().any(|file| file.is_in_use);
         let (path, oldest) = (folder.display().to_string(), iso_ms(oldest_ms));

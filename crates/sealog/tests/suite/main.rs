@@ -27,6 +27,7 @@ mod proxies;
 mod reset;
 mod serve;
 mod shippers;
+mod spool;
 mod support;
 mod system_chain;
 mod terminal;

@@ -133,12 +133,14 @@ fn of_commands(data: &Path, dir: &Path) -> BTreeSet<String> {
     command.env("SEALOG_REPLICATION_PEER", "http://127.0.0.1:9");
     let server = start(command);
     let from = format!("http://{}", server.address);
-    let (data, to) = (data.to_str().unwrap(), dir.join("replica"));
+    let (data, to, spool) = (data.to_str().unwrap(), dir.join("replica"), dir.join("spool"));
+    std::fs::create_dir(&spool).unwrap();
     let mut known = BTreeSet::new();
     for args in [
         &["backup", "create", "--data-dir", data, backups.to_str().unwrap()][..],
         &["backup", "verify", backups.to_str().unwrap()],
         &["replicate", "--once", "--from", &from, "--to", to.to_str().unwrap()],
+        &["spool", "list", "--spool", spool.to_str().unwrap()],
     ] {
         let mut command = sealog();
         command.args(args).arg("--metrics").arg(&file);
