@@ -160,6 +160,7 @@ fn the_package_installs_and_its_unit_runs_under_a_real_systemd() {
         "an upgrade kept settings and events",
         "what was backed up is restored",
         "a server on what was restored goes on",
+        "the old primary was fenced, and what only it had is in a file",
         "removed and purged; events and backups are kept",
     ] {
         assert!(said.contains(seen), "{seen}: {said}");
