@@ -18,7 +18,7 @@ struct Class {
     uid: u64,
     attributes: [&'static str; 2],
     at_least_one: &'static str,
-    activities: &'static [(u64, &'static str)],
+    activities: Names,
 }
 
 const CLASSES: [Class; 5] = [
@@ -126,8 +126,10 @@ const TYPES: [(&str, &str); 8] = [
     ("activity_id category_uid class_uid severity_id status_id type_id type_uid sequence", "integer"),
 ];
 
+type Names = &'static [(u64, &'static str)];
+
 /// Numbers with a name beside them: both must be the schema's, and 99 has a name of the source.
-const ENUMS: [(&str, &str, &[(u64, &str)]); 3] = [
+const ENUMS: [(&str, &str, Names); 3] = [
     (
         "severity_id",
         "severity",
