@@ -6,7 +6,7 @@
 //! [`postgres`] a real cluster, [`process`] the program as a process, [`examples`] processes that tests kill,
 //! [`doubtful`] a store whose events were changed, [`feed`] what a follower hears, [`fixture`] the data of
 //! earlier builds, [`smtp`] a mail server, [`logs`] a moment between two steps, [`mounted`] a small disk,
-//! [`worst`] events as bad as the limits allow.
+//! [`wire`] a connection that is cut, [`worst`] events as bad as the limits allow.
 //!
 //! A helper comes here when a second test file needs it; until then it stays with the test that it explains.
 
@@ -29,6 +29,7 @@ pub mod settings;
 pub mod sim;
 pub mod smtp;
 pub mod waiting;
+pub mod wire;
 pub mod world;
 pub mod worst;
 

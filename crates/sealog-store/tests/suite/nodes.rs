@@ -18,6 +18,7 @@ use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Append, Appended, Receipt, Reserved, Store, StoreError};
 use sealog_testing::examples::example;
 use sealog_testing::postgres::{Cluster, Database, cluster};
+use sealog_testing::wire::{Told, Wire};
 use sealog_testing::*;
 
 fn options(skew_ms: i64) -> Options {
@@ -384,105 +385,6 @@ fn a_stopped_node_that_holds_the_chain_holds_it_for_three_seconds_at_most_and_it
 
 // ---- The connection -------------------------------------------------------------------------------------
 
-/// Passes everything on between a node and the database, until a COMMIT comes that it was told to cut.
-struct Wire {
-    port: u16,
-    cut: Arc<Mutex<Option<Cut>>>,
-    cuts: Arc<AtomicU64>,
-}
-
-/// One connection whose answers are swallowed once it is silent.
-#[derive(Default)]
-struct Silence {
-    silent: AtomicBool,
-    /// The answer to the COMMIT was among what was swallowed.
-    committed: AtomicBool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cut {
-    /// The database never hears of the COMMIT.
-    Before,
-    /// It does, and its answer never arrives.
-    After,
-}
-
-impl Wire {
-    fn to(port: u16) -> Wire {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let wire =
-            Wire { port: listener.local_addr().unwrap().port(), cut: Arc::default(), cuts: Arc::default() };
-        let (cut, cuts) = (Arc::clone(&wire.cut), Arc::clone(&wire.cuts));
-        std::thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-                let (cut, cuts) = (Arc::clone(&cut), Arc::clone(&cuts));
-                let (back_from, back_to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-                let silence = Arc::new(Silence::default());
-                let silenced = Arc::clone(&silence);
-                std::thread::spawn(move || pass_back(back_from, back_to, &silenced));
-                std::thread::spawn(move || pass_on(client, server, &cut, &cuts, &silence));
-            }
-        });
-        wire
-    }
-}
-
-fn pass_on(
-    mut client: TcpStream,
-    mut server: TcpStream,
-    cut: &Mutex<Option<Cut>>,
-    cuts: &AtomicU64,
-    silence: &Silence,
-) {
-    let mut buffer = vec![0; 1 << 20];
-    let mut is_derived = false;
-    while let Ok(count) = client.read(&mut buffer)
-        && count > 0
-    {
-        let says = |text: &[u8]| buffer[..count].windows(text.len()).any(|window| window == text);
-        // What is derived from events is committed in the background, at any moment, and says so at its
-        // beginning.
-        is_derived |= says(b"synchronous_commit = off");
-        let commits = says(b"COMMIT\0");
-        let how = if commits && !is_derived { cut.lock().unwrap().take() } else { None };
-        is_derived &= !commits;
-        if how == Some(Cut::After) {
-            silence.silent.store(true, Ordering::SeqCst);
-        }
-        if how != Some(Cut::Before) && server.write_all(&buffer[..count]).is_err() {
-            break;
-        }
-        if how.is_some() {
-            if how == Some(Cut::After) {
-                eventually("the database has committed", || silence.committed.load(Ordering::SeqCst));
-            }
-            cuts.fetch_add(1, Ordering::SeqCst);
-            break;
-        }
-    }
-    let _ = client.shutdown(Shutdown::Both);
-    let _ = server.shutdown(Shutdown::Both);
-}
-
-fn pass_back(mut server: TcpStream, mut client: TcpStream, silence: &Silence) {
-    let mut buffer = vec![0; 1 << 20];
-    let mut swallowed = Vec::new();
-    while let Ok(count) = server.read(&mut buffer)
-        && count > 0
-    {
-        if silence.silent.load(Ordering::SeqCst) {
-            swallowed.extend_from_slice(&buffer[..count]);
-            if swallowed.windows(7).any(|window| window == b"COMMIT\0") {
-                silence.committed.store(true, Ordering::SeqCst);
-            }
-        } else if client.write_all(&buffer[..count]).is_err() {
-            break;
-        }
-    }
-    let _ = client.shutdown(Shutdown::Both);
-}
-
 #[test]
 fn a_connection_that_is_cut_around_a_commit_is_resolved_by_the_idempotency_key() {
     let database = cluster().database();
@@ -491,9 +393,9 @@ fn a_connection_that_is_cut_around_a_commit_is_resolved_by_the_idempotency_key()
     let url = format!("postgres://owner@127.0.0.1:{}/{}", wire.port, database.name);
     let store = node(&url, 0);
     append(&store, live(), vec![login("first")]);
-    for (n, cut) in (0..).zip([Cut::After, Cut::Before, Cut::After, Cut::Before]) {
-        let before = wait(direct.head(live())).unwrap().durable.chain_seq;
-        *wire.cut.lock().unwrap() = Some(cut);
+    for (n, cut) in (0..).zip([Told::CutAfter, Told::CutBefore, Told::CutAfter, Told::CutBefore]) {
+        let seq = || wait(direct.head(live())).unwrap().durable.chain_seq;
+        let before = seq();
         let request = |id| {
             let reserved = wait(store.reserve(live(), key(&format!("k{n}"), "b"))).unwrap();
             match reserved {
@@ -505,16 +407,26 @@ fn a_connection_that_is_cut_around_a_commit_is_resolved_by_the_idempotency_key()
                 other => panic!("{other:?}"),
             }
         };
-        let failed = request(7);
+        wire.catch(cut, "COMMIT\0");
+        let failed = std::thread::scope(|scope| {
+            let failed = scope.spawn(|| request(7));
+            eventually("it is caught", || wire.has_caught());
+            let stored = if cut == Told::CutAfter { 3 } else { 0 };
+            eventually("the database has done what it was told", || seq() == before + stored);
+            wire.release();
+            failed.join().unwrap()
+        });
         assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{cut:?}: {failed:?}");
-        assert_eq!(wire.cuts.load(Ordering::SeqCst), n + 1);
-        let there = wait(direct.head(live())).unwrap().durable.chain_seq - before;
-        assert_eq!(there, if cut == Cut::After { 3 } else { 0 }, "{cut:?}");
         match (request(8), cut) {
-            (Ok(Appended::Replayed(receipt)), Cut::After) => assert_eq!(receipt.request_id, Some(Ulid(7))),
-            (Ok(Appended::Sealed(receipt)), Cut::Before) => assert_eq!(receipt.request_id, Some(Ulid(8))),
+            (Ok(Appended::Replayed(receipt)), Told::CutAfter) => {
+                assert_eq!(receipt.request_id, Some(Ulid(7)))
+            }
+            (Ok(Appended::Sealed(receipt)), Told::CutBefore) => {
+                assert_eq!(receipt.request_id, Some(Ulid(8)))
+            }
             other => panic!("{other:?}"),
         }
+        assert_eq!(seq(), before + 3, "{cut:?}");
     }
     assert_eq!(line(&direct).len(), 1 + 4 * 3);
 }
@@ -539,7 +451,9 @@ impl Ration {
                 let left = Arc::clone(&left);
                 std::thread::spawn(move || pass_back_some(back_from, back_to, &left));
                 std::thread::spawn(move || {
-                    pass_on(client, server, &Mutex::new(None), &AtomicU64::new(0), &Silence::default());
+                    let _ = std::io::copy(&mut &client, &mut &server);
+                    let _ = client.shutdown(Shutdown::Both);
+                    let _ = server.shutdown(Shutdown::Both);
                 });
             }
         });

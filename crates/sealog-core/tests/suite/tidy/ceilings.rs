@@ -23,7 +23,7 @@ const LINES: [(&str, usize); 18] = [
     ("sealog-server", 6_300),
     ("sealog-service", 10_600),
     ("sealog-store", 19_100),
-    ("sealog-testing", 2_200),
+    ("sealog-testing", 2_300),
     ("sealog-trust", 3_300),
     ("sealog-verify", 700),
 ];
