@@ -78,3 +78,31 @@ impl World for Skewed {
         SystemWorld.fill_random(bytes);
     }
 }
+
+/// A machine with a slow database: whenever it looks at its boot clock, another half a second has gone by, so
+/// that no answer says what the database's clock shows now.
+#[derive(Debug)]
+pub struct SlowWorld {
+    world: Arc<StillWorld>,
+    looks: AtomicU64,
+}
+
+impl SlowWorld {
+    pub fn of(world: &Arc<StillWorld>) -> Arc<SlowWorld> {
+        Arc::new(SlowWorld { world: Arc::clone(world), looks: AtomicU64::new(0) })
+    }
+}
+
+impl World for SlowWorld {
+    fn now_ms(&self) -> u64 {
+        self.world.now_ms()
+    }
+
+    fn boot_ms(&self) -> u64 {
+        self.world.boot_ms() + 500 * self.looks.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        self.world.fill_random(bytes);
+    }
+}

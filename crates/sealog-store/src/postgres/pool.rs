@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join3;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row, Statement};
@@ -179,6 +180,29 @@ impl Session {
             Prepared::Named(statement) => self.client.query(statement, params).await,
             Prepared::Unnamed(sql, types) => self.client.query_typed(sql, &typed(params, types)).await,
         }
+    }
+
+    /// A statement that is a transaction by itself. Its rows come back when it is committed. Behind a pooler,
+    /// where timeouts are set in each transaction, what begins and ends one travels with it.
+    pub(super) async fn rows_at_once(
+        &self,
+        begin: &str,
+        prepared: &Prepared,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        if !self.pooled {
+            return self.rows(prepared, params).await;
+        }
+        let (begun, rows, commit) = join3(
+            self.client.batch_execute(begin),
+            self.rows(prepared, params),
+            self.client.batch_execute("COMMIT"),
+        )
+        .await;
+        // The first error is the cause of those behind it.
+        begun?;
+        let rows = rows?;
+        commit.map(|()| rows)
     }
 
     /// The number of rows that were changed.

@@ -33,6 +33,9 @@ struct State {
     bytes: usize,
     /// Chains that could not be locked the last time.
     contested: HashSet<ChainId>,
+    /// Chains whose next group looks before it seals: the last one has found that another node had moved the
+    /// head, or its outcome is unknown.
+    unsure: HashSet<ChainId>,
     closing: bool,
     /// The last heads that this node has acknowledged.
     acknowledged: HashMap<ChainId, Head>,
@@ -200,16 +203,21 @@ impl Queue {
     }
 
     pub(super) fn set_contested(&self, chain: ChainId, contested: bool) {
-        let mut state = self.lock();
-        if contested {
-            state.contested.insert(chain);
-        } else {
-            state.contested.remove(&chain);
-        }
+        put(&mut self.lock().contested, chain, contested);
+    }
+
+    pub(super) fn set_unsure(&self, chain: ChainId, unsure: bool) {
+        put(&mut self.lock().unsure, chain, unsure);
     }
 
     pub(super) fn acknowledged(&self, chain: ChainId) -> Option<Head> {
         self.lock().acknowledged.get(&chain).copied()
+    }
+
+    /// The last head of a chain that this node has to itself, as far as it can tell.
+    pub(super) fn own_head(&self, chain: ChainId) -> Option<Head> {
+        let state = self.lock();
+        state.acknowledged.get(&chain).copied().filter(|_| !state.unsure.contains(&chain))
     }
 
     pub(super) fn acknowledge(&self, chain: ChainId, head: Head) {
@@ -225,5 +233,13 @@ impl Queue {
         if self.feed.is_followed() {
             self.feed.registry().wake(std::iter::once(chain));
         }
+    }
+}
+
+fn put(chains: &mut HashSet<ChainId>, chain: ChainId, is_one: bool) {
+    if is_one {
+        chains.insert(chain);
+    } else {
+        chains.remove(&chain);
     }
 }

@@ -25,7 +25,7 @@ const SNAPSHOT_COLUMNS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::
 pub(super) const SETTINGS: [&str; 3] = ["fsync", "synchronous_commit", "full_page_writes"];
 
 const EVENTS: &str = "INSERT INTO sealog.events (chain_id, tenant_id, project_id, ";
-const USAGE: &str = "INSERT INTO sealog.usage (chain_id, month, tenant_id, events) VALUES ";
+const USAGE: &str = "INSERT INTO sealog.usage (chain_id, month, tenant_id, events)";
 const USAGE_ADDS: &str =
     " ON CONFLICT (chain_id, month) DO UPDATE SET events = sealog.usage.events + excluded.events";
 const KEYS: &str = "INSERT INTO sealog.idempotency (chain_id, key_hash, fingerprint, request_id, first_seq, log_ids, hash, received_ms) ";
@@ -77,8 +77,7 @@ impl LockPhase {
 
     /// Begins a transaction, waits in the chain's queue, then locks the chain's row.
     pub(super) fn begin(&self, id: Id, known: Option<Head>) -> String {
-        let queue = i64::from_be_bytes(std::array::from_fn(|at| id.0[at]));
-        let (begin, lock) = (&self.begin, self.lock(id, known));
+        let (queue, begin, lock) = (queue(id), &self.begin, self.lock(id, known));
         match self.prepared {
             true => format!("{begin}; EXECUTE sealog_queue ('{queue}'); {lock}"),
             false => format!("{begin}; {}; {lock}", QUEUE_LOCK.replace("$1", &format!("'{queue}'"))),
@@ -104,6 +103,11 @@ impl LockPhase {
             false => sql.replace("$1", &format!("'{id}'")).replace("$2", &known),
         }
     }
+}
+
+/// The advisory lock that is the queue of a chain.
+pub(super) fn queue(id: Id) -> i64 {
+    i64::from_be_bytes(std::array::from_fn(|at| id.0[at]))
 }
 
 /// The row of an answer that has this column: that of the lock, or that of the snapshot.
@@ -219,6 +223,71 @@ impl CommitPhase {
     }
 }
 
+/// The whole append as one statement, outside of a transaction block, for a node that has the chain to
+/// itself: it moves the head if that is the one that the node knows, and stores the rest only if it has moved
+/// it. The conditions are those that the lock path checks; `docs/adr/0034-an-append-in-one-message.md` has
+/// the timelines.
+#[derive(Debug)]
+pub(super) struct AtOnce([Text; 8]);
+
+/// The node's estimate of the database's clock may be wrong by so much.
+pub(super) const ESTIMATE_OFF_MS_MAX: u64 = 5000;
+
+impl AtOnce {
+    /// `check_settings`: nothing is stored while a setting is off that makes commits durable.
+    pub(super) fn new(check_settings: bool) -> AtOnce {
+        let text = |at: usize| at_once(at & 4 != 0, at & 2 != 0, at & 1 != 0, check_settings);
+        AtOnce(std::array::from_fn(text))
+    }
+
+    /// Parameters: chain, tenant, project; the new head; the head before it; mode, queue, the estimate of the
+    /// clock; one event, or many as arrays; a month and its events, with `usage`; keys as arrays, with
+    /// `keys`. One row with the database's clock, or none.
+    pub(super) fn text(&self, many: bool, usage: bool, keys: bool) -> &Text {
+        &self.0[usize::from(many) << 2 | usize::from(usage) << 1 | usize::from(keys)]
+    }
+}
+
+fn at_once(many: bool, usage: bool, keys: bool, check_settings: bool) -> Text {
+    const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+    let mut types = vec![Type::UUID, Type::UUID, Type::UUID];
+    types.extend(HEAD_TYPES);
+    types.extend([Type::UUID, Type::BYTEA, Type::TEXT, Type::INT8, Type::INT8]);
+    let set_head = set_head(4, false);
+    let durable = |setting: &str| format!(" AND current_setting('{setting}') <> 'off'");
+    let durable: String = SETTINGS.into_iter().filter(|_| check_settings).map(durable).collect();
+    // The queue's lock is a sub-select so that it is taken once, and here because a condition comes before
+    // the row's lock.
+    let mut sql = format!(
+        "WITH head AS ({set_head} AND log_id = $8 AND hash = $9 AND tenant_id = $2 AND project_id = $3 AND mode = $10
+            AND recorded_seq IS NULL AND (dropped_seq IS NULL OR mode = 'test' AND dropped_seq > 0 AND dropped_seq < chain_seq){durable}
+            AND (SELECT hash FROM sealog.events WHERE chain_id = $1 ORDER BY chain_seq DESC LIMIT 1) = $9
+            AND (SELECT pg_advisory_xact_lock($11)) IS NOT NULL
+            AND abs({NOW} - $12) <= {ESTIMATE_OFF_MS_MAX} RETURNING {NOW} AS now_ms)"
+    );
+    let mut next = |of: Vec<Type>| {
+        let parameters = numbered(types.len() + 1, of.len());
+        types.extend(of);
+        parameters
+    };
+    let events = match many {
+        false => format!("{} FROM head", next(value_types())),
+        true => format!("event.* FROM head, unnest({}) AS event", next(array_types())),
+    };
+    let _ = write!(sql, ", stored AS ({EVENTS}{}) SELECT $1, $2, $3, {events})", columns());
+    if usage {
+        let (month, count) = (next(vec![Type::INT4]), next(vec![Type::INT8]));
+        let _ = write!(sql, ", counted AS ({USAGE} SELECT $1, {month}, $2, {count} FROM head{USAGE_ADDS})");
+    }
+    if keys {
+        // A key that has a row, of whatever age, fails the statement: the lock path decides about it.
+        let of_keys = next(KEY_TYPES.map(|(_, array)| array).to_vec());
+        let _ = write!(sql, ", kept AS ({KEYS}SELECT $1, key.* FROM head, unnest({of_keys}) AS key)");
+    }
+    sql.push_str(" SELECT now_ms FROM head");
+    Text { sql, types }
+}
+
 /// Splits rows into pieces for which there is a statement: the place of each piece's statement, and its rows.
 pub(super) fn pieces(mut rows: std::ops::Range<usize>) -> Vec<(usize, std::ops::Range<usize>)> {
     let mut pieces = Vec::new();
@@ -271,7 +340,7 @@ fn keys(rows: usize) -> Text {
 /// Chain, month, tenant, events.
 fn usage() -> Text {
     let types = vec![Type::UUID, Type::INT4, Type::UUID, Type::INT8];
-    Text { sql: format!("{USAGE}($1, $2, $3, $4){USAGE_ADDS}"), types }
+    Text { sql: format!("{USAGE} VALUES ($1, $2, $3, $4){USAGE_ADDS}"), types }
 }
 
 const HEAD_TYPES: [Type; 4] = [Type::INT8, Type::UUID, Type::BYTEA, Type::INT8];
@@ -302,7 +371,7 @@ fn combined(rows: Option<usize>, usage: bool) -> Text {
     if usage {
         let first = types.len() + 1;
         types.extend([Type::INT4, Type::INT8]);
-        let _ = write!(sql, ", counted AS ({USAGE}($1, ${first}, $2, ${}){USAGE_ADDS})", first + 1);
+        let _ = write!(sql, ", counted AS ({USAGE} VALUES ($1, ${first}, $2, ${}){USAGE_ADDS})", first + 1);
     }
     let head = set_head(types.len() + 1, false);
     types.extend(HEAD_TYPES);

@@ -28,9 +28,9 @@ use super::migrate::Schema;
 use super::options::Options;
 use super::pool::{Pool, Session};
 use super::rows::{Digest32, Id, signed, unsigned};
-use super::statements::{CommitPhase, LockPhase};
+use super::statements::{AtOnce, CommitPhase, LockPhase};
 use super::url::Target;
-use super::writer::Writer;
+use super::writer::{Statements, Writer};
 use super::{counts, feed, fields, loss, migrate, reader, statements};
 use crate::append::{
     Append, Appended, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, KeptKey, Receipt, Reservation, Reserved,
@@ -255,14 +255,20 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
     let now_ms = clock.ask(&session).await.map_err(|error| OpenError::of(&error))?.now_ms;
     let clock_behind =
         ClockBehind::look_for(&session, now_ms).await.map_err(|error| OpenError::of(&error))?;
-    let lock_phase = LockPhase::new(target.begin(&options), target.pooled, distributed);
+    let begin = target.begin(&options);
+    let statements = Statements {
+        lock_phase: LockPhase::new(begin.clone(), target.pooled, distributed),
+        commit_phase: CommitPhase::new(distributed),
+        at_once: (!distributed).then(|| AtOnce::new(!options.allow_unsafe_storage)),
+        begin,
+    };
     let writes = Pool::new(Arc::clone(&target), (options.connections / 2).max(1));
     let feed: Arc<Feed> = Arc::default();
     let inner = Inner {
         reads: Pool::new(Arc::clone(&target), (options.connections / 2).max(1)),
         writer: Writer::new(
             &options,
-            (lock_phase, CommitPhase::new(distributed)),
+            statements,
             Arc::clone(&writes),
             &acknowledged,
             Arc::clone(&findings),
@@ -420,7 +426,13 @@ impl Inner {
                     (open, true)
                 }
             };
-            let rows = open.query(POLL, &[], &[]).await.map_err(|error| unavailable(&error))?;
+            // Prepared before, so that the answer is a sample of the clock.
+            let poll = open.prepare(POLL, &[]).await.map_err(|error| unavailable(&error))?;
+            let sent_boot_ms = self.clock.boot_ms();
+            let rows = open.rows(&poll, &[]).await.map_err(|error| unavailable(&error))?;
+            if let Some(row) = rows.first() {
+                self.clock.sample(unsigned(row.get("now_ms")), sent_boot_ms);
+            }
             let own_settings = rows.first().and_then(|row| row.get("own_settings"));
             if is_new || state.own_settings == own_settings {
                 state.own_settings = own_settings;

@@ -1,5 +1,7 @@
 //! One transaction of an append: lock, look, seal, store.
 //!
+//! A chain that this node has to itself needs no look: [`Transaction::at_once`] seals on the head that the
+//! node has written last, and one statement stores the group if that is still the head. For all others:
 //! ```text
 //! t0  BEGIN; wait in the chain's queue; lock the chain's row; read the clock and the last event; look up the
 //!     keys: one round trip
@@ -25,6 +27,7 @@ use sealog_core::event::{Draft, SCHEMA_VERSION};
 use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_core::time::Month;
 use sealog_core::verify;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, SimpleQueryRow};
 
@@ -36,8 +39,8 @@ use super::loss::{self, Finding, Findings};
 use super::options::Options;
 use super::pool::{Prepared, Session};
 use super::queue::{Outcome, Queue, Request, Work};
-use super::rows::{self, Digest32, EventColumns, Id, signed};
-use super::statements::{self, CommitPhase, LockPhase, Text, pieces};
+use super::rows::{self, Digest32, EventColumns, Id, signed, unsigned};
+use super::statements::{self, AtOnce, CommitPhase, LockPhase, Text, pieces};
 use crate::append::{Appended, Receipt, Reservation};
 use crate::error::StoreError;
 use crate::loss::Loss;
@@ -49,6 +52,10 @@ pub(super) struct Node {
     pub(super) options: Options,
     pub(super) lock_phase: LockPhase,
     pub(super) commit_phase: CommitPhase,
+    /// Nothing on Citus, which plans no such statement.
+    pub(super) at_once: Option<AtOnce>,
+    /// How a transaction begins.
+    pub(super) begin: String,
     pub(super) queue: Queue,
     /// Of commits, live and test.
     pub(super) commits: [Histogram; 2],
@@ -103,15 +110,82 @@ struct Locked {
     keys: HashMap<[u8; 32], UsedKey>,
 }
 
+/// A group that is sealed and not stored yet.
+struct Sealed<'g> {
+    next: Head,
+    outcomes: Vec<Outcome>,
+    events: EventColumns<'g>,
+    used: Vec<KeyRow>,
+    /// Live events by month.
+    months: BTreeMap<u32, i64>,
+}
+
 impl Transaction<'_> {
     pub(super) async fn run(&self, group: &mut Vec<Request>) -> Result<Vec<Outcome>, Failed> {
-        let Locked { head, now_ms, mut keys } = self.lock(group).await?;
+        match self.at_once(group).await? {
+            Some(outcomes) => Ok(outcomes),
+            None => self.under_the_lock(group).await,
+        }
+    }
+
+    /// Stores a group of a chain that this node has to itself, in one message. Nothing if it has not, or if
+    /// something has to be looked up first; then nothing was stored.
+    async fn at_once(&self, group: &[Request]) -> Result<Option<Vec<Outcome>>, Failed> {
+        let Some(at_once) = &self.node.at_once else { return Ok(None) };
+        let Some(before) = self.node.queue.own_head(self.chain) else { return Ok(None) };
+        let Some(estimate) = self.node.clock.estimate() else { return Ok(None) };
+        let sealed = self.seal_group(before, estimate.sealing_ms, HashMap::new(), group);
+        if sealed.events.len() == 0 || sealed.months.len() > 1 {
+            return Ok(None);
+        }
+        match self.store_at_once(at_once, before, &sealed, estimate.database_ms).await {
+            Ok(true) => {
+                self.acknowledge(sealed.next);
+                Ok(Some(sealed.outcomes))
+            }
+            Ok(false) => Ok(None),
+            // A key that was used before; the server has taken everything back.
+            Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Stores a group under the lock of the chain's row.
+    async fn under_the_lock(&self, group: &mut Vec<Request>) -> Result<Vec<Outcome>, Failed> {
+        let known = self.node.queue.acknowledged(self.chain);
+        let Locked { head, now_ms, mut keys } = self.lock(known, group).await?;
         // With several nodes the lock was long in coming, and what has come in the meantime would wait for as
         // long again.
         let before = group.len();
         self.node.queue.take(self.chain, group);
         let group: &[Request] = group;
         keys.extend(self.keys(&group[before..]).await?);
+        let sealed = self.seal_group(head, now_ms, keys, group);
+        if sealed.events.len() == 0 {
+            self.session.client.batch_execute("ROLLBACK").await?;
+        } else {
+            let Sealed { next, events, used, months, .. } = &sealed;
+            self.store(head, *next, events, used, months).await?;
+            self.acknowledge(*next);
+        }
+        self.node.queue.set_unsure(self.chain, known.is_some_and(|known| known != head));
+        Ok(sealed.outcomes)
+    }
+
+    fn acknowledge(&self, head: Head) {
+        self.node.queue.acknowledge(self.chain, head);
+        self.node.findings.proven(self.chain);
+    }
+
+    /// Decides about the requests of a group and seals what they bring, on top of a head. `keys` are those
+    /// that were used before.
+    fn seal_group<'g>(
+        &self,
+        head: Head,
+        now_ms: u64,
+        mut keys: HashMap<[u8; 32], UsedKey>,
+        group: &'g [Request],
+    ) -> Sealed<'g> {
         let mut next = head;
         let mut outcomes = Vec::with_capacity(group.len());
         let mut events = EventColumns::default();
@@ -173,36 +247,32 @@ impl Transaction<'_> {
             };
             outcomes.push(outcome);
         }
-        if events.len() == 0 {
-            self.session.client.batch_execute("ROLLBACK").await?;
-            return Ok(outcomes);
-        }
         if self.chain.mode == Mode::Test || self.chain.is_system() {
             months.clear();
         }
-        self.store(head, next, &events, &used, &months).await?;
-        self.node.queue.acknowledge(self.chain, next);
-        self.node.findings.proven(self.chain);
-        Ok(outcomes)
+        Sealed { next, outcomes, events, used, months }
     }
 
     /// Locks the chain's row and reads all that sealing needs.
-    async fn lock(&self, group: &[Request]) -> Result<Locked, Failed> {
+    async fn lock(&self, known: Option<Head>, group: &[Request]) -> Result<Locked, Failed> {
         // Asked for before the transaction begins, so that everything can be sent at once.
         self.session.prepare(KEYS, &[Type::UUID, Type::BYTEA_ARRAY]).await?;
         let lock_phase = &self.node.lock_phase;
         if let Some(sql) = lock_phase.prepare_statements() {
             self.session.prepare_session(&sql).await?;
         }
-        let known = self.node.queue.acknowledged(self.chain);
         let mut text = lock_phase.begin(self.id, known);
         loop {
+            let sent_boot_ms = self.node.clock.boot_ms();
             let (found, keys) = join(self.session.client.simple_query(&text), self.keys(group)).await;
             // The first error is the cause of those behind it.
             let (found, keys) = (found?, keys?);
             if let (Some(lock), Some(snapshot)) =
                 (statements::row(&found, "recorded_seq"), statements::row(&found, "now_ms"))
             {
+                if let Some(database_ms) = statements::now_ms(snapshot) {
+                    self.node.clock.sample(database_ms, sent_boot_ms);
+                }
                 return self.locked(known, lock, snapshot, keys).await;
             }
             self.create().await?;
@@ -403,6 +473,44 @@ impl Transaction<'_> {
             first_seq,
             hash: next.hash,
         }
+    }
+
+    /// Whether the head was still the one before, and with it all the rest of what is asked of the chain.
+    async fn store_at_once(
+        &self,
+        at_once: &AtOnce,
+        before: Head,
+        sealed: &Sealed<'_>,
+        database_ms: u64,
+    ) -> Result<bool, Error> {
+        let Sealed { next, events, used, months, .. } = sealed;
+        let (tenant, project) = (Id(self.chain.tenant_id.0.0), Id(self.chain.project_id.0.0));
+        let [(seq, log_id, hash), (seq_before, id_before, hash_before)] = [*next, before]
+            .map(|head| (signed(head.chain_seq), Id::of_ulid(head.log_id), Digest32(head.hash.0)));
+        let (mode, queue) = (self.chain.mode.as_str(), statements::queue(self.id));
+        let database_ms = signed(database_ms);
+        let mut params: Values<'_> = vec![&self.id, &tenant, &project];
+        params.extend([&seq as &(dyn ToSql + Sync), &log_id, &hash, &seq_before, &id_before, &hash_before]);
+        params.extend([&mode as &(dyn ToSql + Sync), &queue, &database_ms]);
+        let many = events.len() > 1;
+        params.extend(if many { events.params() } else { events.row(0) });
+        let month =
+            months.iter().next().map(|(month, count)| (i32::try_from(*month).unwrap_or(i32::MAX), count));
+        if let Some((month, count)) = &month {
+            params.extend([month as &(dyn ToSql + Sync), *count]);
+        }
+        let columns = KeyColumns::of(used);
+        if !used.is_empty() {
+            params.extend(&columns.params(&self.id)[1..]);
+        }
+        let text = at_once.text(many, month.is_some(), !used.is_empty());
+        let statement = self.session.prepare(&text.sql, &text.types).await?;
+        let (begun, sent_boot_ms) = (Instant::now(), self.node.clock.boot_ms());
+        let rows = self.session.rows_at_once(&self.node.begin, &statement, &params).await?;
+        let Some(row) = rows.first() else { return Ok(false) };
+        self.node.clock.sample(unsigned(row.get("now_ms")), sent_boot_ms);
+        of_mode(&self.node.commits, self.chain.mode).observe_duration(begun.elapsed());
+        Ok(true)
     }
 
     async fn store(

@@ -87,7 +87,8 @@ impl Target {
         config.keepalives_idle(Duration::from_secs(10));
         // Not as parameters of the start: PgBouncer refuses those that it does not know, in every mode.
         let settings = settings(options).map(|(name, value)| format!("SET {name} = '{value}'"));
-        let first = if pooled { String::new() } else { settings.join("; ") };
+        let first =
+            if pooled { String::new() } else { format!("{}; {}", settings.join("; "), OWN_TRANSACTIONS) };
         Ok(Target { config, tls: Tls::new(check, &roots.unwrap_or(Roots::System))?, pooled, first })
     }
 
@@ -114,6 +115,10 @@ impl Target {
         sql
     }
 }
+
+/// For statements that are transactions by themselves; [`Target::begin`] says the same of the others.
+const OWN_TRANSACTIONS: &str =
+    "SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off";
 
 /// A stopped node loses its locks by the second one; the others wait for longer than that by the first, so
 /// that they get through.

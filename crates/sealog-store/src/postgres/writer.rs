@@ -19,7 +19,7 @@ use super::options::Options;
 use super::pool::Pool;
 use super::queue::{Outcome, Queue, Request, Work};
 use super::rows::{self, Id};
-use super::statements::{CommitPhase, LockPhase};
+use super::statements::{AtOnce, CommitPhase, LockPhase};
 use super::transaction::{Failed, Node, Transaction, of_mode};
 use crate::append::{Append, Appended, KeptKey, Receipt, check_schema};
 use crate::error::StoreError;
@@ -40,10 +40,18 @@ pub(super) struct Writer {
     appends: [Histogram; 2],
 }
 
+/// The SQL of appends.
+pub(super) struct Statements {
+    pub(super) begin: String,
+    pub(super) lock_phase: LockPhase,
+    pub(super) commit_phase: CommitPhase,
+    pub(super) at_once: Option<AtOnce>,
+}
+
 impl Writer {
     pub(super) fn new(
         options: &Options,
-        (lock_phase, commit_phase): (LockPhase, CommitPhase),
+        statements: Statements,
         pool: Arc<Pool>,
         acknowledged: &BTreeMap<ChainId, Head>,
         findings: Arc<Findings>,
@@ -51,12 +59,15 @@ impl Writer {
         feed: Arc<Feed>,
     ) -> Arc<Writer> {
         let acknowledged = acknowledged.iter().map(|(chain, head)| (*chain, *head)).collect();
+        let Statements { begin, lock_phase, commit_phase, at_once } = statements;
         let durations = || Mode::ALL.map(|_| Histogram::durations());
         Arc::new(Writer {
             node: Node {
                 options: options.clone(),
+                begin,
                 lock_phase,
                 commit_phase,
+                at_once,
                 queue: Queue::new(options, acknowledged, feed),
                 commits: durations(),
                 findings,
@@ -190,6 +201,9 @@ impl Writer {
         let transaction =
             Transaction { node: &self.node, session: &lease.session, chain, id: Id::of_chain(chain) };
         let done = tokio::time::timeout(self.node.options.transaction_timeout, transaction.run(group)).await;
+        if !matches!(done, Ok(Ok(_))) {
+            self.node.queue.set_unsure(chain, true);
+        }
         let outcomes = match done {
             Err(_) => return Err(StoreError::Unavailable("the database did not respond in time".into())),
             Ok(Err(Failed::Database(error))) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {

@@ -14,10 +14,15 @@ use loss::Lossy;
 use sealog_core::id::ChainId;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_store::feed::{Scope, Start};
-use sealog_store::postgres::PostgresStore;
+use sealog_store::postgres::{Options, PostgresStore};
 use sealog_store::reference::ReferenceStore;
 use sealog_store::{Store, StoreError};
-use sealog_testing::{StillWorld, on_postgres, postgres, small, wait};
+use sealog_testing::{SlowWorld, StillWorld, on_postgres, postgres, small, wait};
+
+/// Each append under the lock of its chain. With a database that answers in time this is the first one alone.
+fn under_the_lock(world: &Arc<StillWorld>) -> Options {
+    Options { world: SlowWorld::of(world), ..on_postgres(world) }
+}
 
 /// Runs each rule on a fresh store.
 macro_rules! conformance {
@@ -36,6 +41,15 @@ macro_rules! conformance {
                 let world = super::StillWorld::new();
                 let database = super::postgres::cluster().database();
                 let store = super::PostgresStore::open(&database.url(), &super::on_postgres(&world)).unwrap();
+                super::$rules::$rule(&store, &world);
+            })*)*
+        }
+        mod on_postgres_under_the_lock {
+            $($(#[test] fn $rule() {
+                let world = super::StillWorld::new();
+                let database = super::postgres::cluster().database();
+                let options = super::under_the_lock(&world);
+                let store = super::PostgresStore::open(&database.url(), &options).unwrap();
                 super::$rules::$rule(&store, &world);
             })*)*
         }

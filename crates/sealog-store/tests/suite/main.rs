@@ -1,5 +1,6 @@
 //! Rules of stores, and of each store. One program, because each is linked on its own.
 
+mod at_once;
 mod backup;
 mod batching;
 mod clock;

@@ -689,6 +689,7 @@ fn no_hot_statement_touches_two_chains() {
     assert_eq!(wrong, Vec::<&String>::new());
     for expected in [
         "FOR UPDATE",
+        "WITH head AS",
         "INSERT INTO sealog.events",
         "INSERT INTO sealog.idempotency",
         "INSERT INTO sealog.usage",
@@ -702,13 +703,15 @@ fn no_hot_statement_touches_two_chains() {
 /// so is every statement inside it.
 fn touches_one_chain(sql: &str) -> bool {
     if let Some(inner) = sql.strip_prefix("WITH ") {
-        return parts(inner).into_iter().all(touches_one_chain);
+        return parts(inner).into_iter().all(|part| !part.contains("sealog.") || touches_one_chain(part));
     }
     if let Some((into, from)) = sql.split_once(" SELECT ").filter(|_| sql.starts_with("INSERT INTO sealog."))
     {
+        let from = from.split(" ON CONFLICT").next().unwrap();
         return into.contains(" (chain_id, ")
             && from.starts_with("$1, ")
-            && from.contains(" FROM unnest(")
+            // A head is the row that another part of the statement has returned.
+            && (from.contains(" FROM unnest(") || from.contains(" FROM head"))
             && !from.contains("sealog.");
     }
     if let Some((_, rows)) = sql.split_once(" VALUES ").filter(|_| sql.starts_with("INSERT INTO sealog.")) {
@@ -747,6 +750,14 @@ fn a_statement_that_touches_two_chains_is_noticed() {
     };
     assert!(touches_one_chain(&with("INSERT INTO sealog.usage (chain_id, x) VALUES ($1, $4)")));
     assert!(!touches_one_chain(&with("INSERT INTO sealog.usage (chain_id, x) VALUES ($4, $1)")));
+    let at_once = |of: &str, stored: &str| {
+        format!(
+            "WITH head AS (UPDATE sealog.chains SET x = $2 WHERE {of} RETURNING y), stored AS (INSERT INTO sealog.events (chain_id, x) {stored}) SELECT y FROM head"
+        )
+    };
+    assert!(touches_one_chain(&at_once("chain_id = $1", "SELECT $1, $3 FROM head")));
+    assert!(!touches_one_chain(&at_once("log_id = $1", "SELECT $1, $3 FROM head")));
+    assert!(!touches_one_chain(&at_once("chain_id = $1", "SELECT $3, $1 FROM head")));
     for sql in [
         "WITH stored AS (INSERT INTO sealog.events (chain_id, x) SELECT $1, * FROM unnest($2)) UPDATE sealog.chains SET x = $3",
         "SELECT x FROM sealog.events WHERE log_id = $1",
