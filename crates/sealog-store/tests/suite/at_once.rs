@@ -1,6 +1,8 @@
 //! Appends of a node that has a chain to itself: one message each, which stores nothing that the lock path
 //! would refuse. The argument is in `docs/adr/0034-an-append-in-one-message.md`.
 
+mod races;
+
 use std::time::Duration;
 
 use sealog_core::id::{Mode, Ulid};
