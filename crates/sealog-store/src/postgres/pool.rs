@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join3;
+use sealog_core::id::Uuid;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::error::{OpenError, explain, unavailable};
+use super::statements;
 use super::url::Target;
 use crate::error::StoreError;
 
@@ -87,9 +89,12 @@ impl Lease {
     }
 }
 
+const STORE_ID: &str =
+    "SELECT store_id, host(inet_server_addr()) || ':' || inet_server_port() AS server FROM sealog.store";
+
 /// Why there is no connection.
 enum Unconnected {
-    TimedOut(String),
+    Unusable(String),
     Failed(Error),
 }
 
@@ -113,7 +118,7 @@ pub(super) enum Prepared {
 impl Session {
     pub(super) async fn connect(target: &Target) -> Result<Session, StoreError> {
         Session::try_connect(target).await.map_err(|error| match error {
-            Unconnected::TimedOut(problem) => StoreError::Unavailable(problem),
+            Unconnected::Unusable(problem) => StoreError::Unavailable(problem),
             Unconnected::Failed(error) => unavailable(&error),
         })
     }
@@ -121,7 +126,7 @@ impl Session {
     /// For whoever opens the store and can tell what passes from what does not.
     pub(super) async fn open(target: &Target) -> Result<Session, OpenError> {
         Session::try_connect(target).await.map_err(|error| match error {
-            Unconnected::TimedOut(problem) => OpenError::Database(problem),
+            Unconnected::Unusable(problem) => OpenError::Database(problem),
             Unconnected::Failed(error) => OpenError::of(&error),
         })
     }
@@ -133,16 +138,32 @@ impl Session {
         let connect = tokio::time::timeout(within, target.config.connect(target.tls.clone())).await;
         let timed_out =
             || format!("the database did not complete a connection within {} s", within.as_secs());
-        let connect = connect.map_err(|_| Unconnected::TimedOut(timed_out()))?;
+        let connect = connect.map_err(|_| Unconnected::Unusable(timed_out()))?;
         let (client, connection) = connect.map_err(Unconnected::Failed)?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::warn!(error = %explain(&error), "a connection to the database was closed");
             }
         });
-        if !target.first.is_empty() {
-            let said = tokio::time::timeout(within, client.batch_execute(&target.first)).await;
-            said.map_err(|_| Unconnected::TimedOut(timed_out()))?.map_err(Unconnected::Failed)?;
+        let store_id = target.store_id.get();
+        let first = [Some(&*target.first).filter(|first| !first.is_empty()), store_id.map(|_| STORE_ID)];
+        let first: Vec<&str> = first.into_iter().flatten().collect();
+        let said = match &first[..] {
+            [] => Vec::new(),
+            _ => {
+                let said = tokio::time::timeout(within, client.simple_query(&first.join("; "))).await;
+                said.map_err(|_| Unconnected::Unusable(timed_out()))?.map_err(Unconnected::Failed)?
+            }
+        };
+        if let Some(opened) = store_id {
+            let row = statements::row(&said, "store_id");
+            let found = row.and_then(|row| Uuid::parse(row.get("store_id")?));
+            if found != Some(*opened) {
+                let server = row.and_then(|row| row.get("server")).unwrap_or("the local socket");
+                return Err(Unconnected::Unusable(format!(
+                    "the database at {server} holds another store than the one that was opened; every host in the URL must lead to the same database"
+                )));
+            }
         }
         Ok(Session {
             client,

@@ -238,6 +238,7 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
     let store = store.map_err(|error| OpenError::of(&error))?;
     let store = store.first().ok_or_else(|| OpenError::Refused("sealog.store has no row".into()))?;
     let store_id: Uuid = store.get::<_, Id>("store_id").uuid();
+    let _ = target.store_id.set(store_id);
     let (mark, mut acknowledged) = match &options.mark_dir {
         Some(dir) => {
             let opened = MarkFile::open(dir, store_id);

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use sealog_core::id::Uuid;
 use sealog_core::query::percent_decode;
 use tokio_postgres::Config;
 use tokio_postgres::config::{ChannelBinding, SslMode};
@@ -22,6 +24,9 @@ pub(super) struct Target {
     pub pooled: bool,
     /// What is said first on each connection.
     pub first: String,
+    /// The store that was opened, once it is. A connection that leads to another one is refused: with several
+    /// hosts in the URL, events of one chain would be in two places.
+    pub store_id: OnceLock<Uuid>,
 }
 
 impl Target {
@@ -89,7 +94,8 @@ impl Target {
         let settings = settings(options).map(|(name, value)| format!("SET {name} = '{value}'"));
         let first =
             if pooled { String::new() } else { format!("{}; {}", settings.join("; "), OWN_TRANSACTIONS) };
-        Ok(Target { config, tls: Tls::new(check, &roots.unwrap_or(Roots::System))?, pooled, first })
+        let (tls, store_id) = (Tls::new(check, &roots.unwrap_or(Roots::System))?, OnceLock::new());
+        Ok(Target { config, tls, pooled, first, store_id })
     }
 
     /// For a connection that is let in, whichever of the servers does that: each may use up its time for the
@@ -138,6 +144,8 @@ fn decoded(value: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use tokio_postgres::config::LoadBalanceHosts;
+
     use super::*;
 
     fn parse(url: &str) -> Result<Target, String> {
@@ -225,6 +233,18 @@ mod tests {
         let pooled = parse("postgres://h/d?pgbouncer=true").unwrap();
         assert_eq!((pooled.config.get_options(), &*pooled.first), (None, ""));
         assert!(pooled.begin(&Options::default()).contains("SET LOCAL lock_timeout = '8000'"));
+    }
+
+    #[test]
+    fn several_hosts_are_tried_in_their_order_or_in_any() {
+        for (parameters, balance) in
+            [("", LoadBalanceHosts::Disable), ("?load_balance_hosts=random", LoadBalanceHosts::Random)]
+        {
+            let config = parse(&format!("postgres://u@h1:5433,h2/d{parameters}")).unwrap().config;
+            assert_eq!((config.get_hosts().len(), config.get_ports()), (2, &[5433, 5432][..]));
+            assert_eq!(config.get_load_balance_hosts(), balance);
+        }
+        assert!(parse("postgres://h/d?load_balance_hosts=maybe").unwrap_err().contains("load_balance_hosts"));
     }
 
     #[test]

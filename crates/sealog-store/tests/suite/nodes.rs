@@ -435,6 +435,86 @@ fn a_connection_that_is_cut_around_a_commit_is_resolved_by_the_idempotency_key()
     assert_eq!(line(&direct).len(), 1 + 4 * 4);
 }
 
+/// Appends to sixteen chains at a time, until each has as many events.
+fn append_to_all(store: &PostgresStore, name: &str, events: usize) {
+    std::thread::scope(|scope| {
+        for n in 0..16 {
+            scope.spawn(move || {
+                for event in 0..events {
+                    let (chain, key) =
+                        (chain(1, n, sealog_core::id::Mode::Live), key(&format!("{name}{event}"), "b"));
+                    eventually("it is stored", || {
+                        let reserved = wait(store.reserve(chain, key));
+                        let Ok(Reserved::Fresh(reservation)) = reserved else {
+                            return matches!(reserved, Ok(Reserved::Replay(_)));
+                        };
+                        let (drafts, idempotency) = (vec![login(name)], Some((reservation, Ulid(1))));
+                        wait(store.append(Append { chain, drafts, idempotency })).is_ok()
+                    });
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn connections_spread_over_the_hosts_of_the_url_and_go_on_when_one_is_gone() {
+    let database = cluster().database();
+    let hosts = [0, 1].map(|_| Wire::to(cluster().port));
+    let [a, b] = [&hosts[0], &hosts[1]].map(|host| host.port);
+    let url =
+        |parameters| format!("postgres://owner@127.0.0.1:{a},127.0.0.1:{b}/{}{parameters}", database.name);
+    let in_order = node(&url(""), 0);
+    append_to_all(&in_order, "in order", 1);
+    assert_eq!((hosts[0].connections() > 2, hosts[1].connections()), (true, 0));
+    drop(in_order);
+    let store =
+        PostgresStore::open(&url("?load_balance_hosts=random"), &Options { connections: 32, ..options(0) })
+            .unwrap();
+    append_to_all(&store, "spread", 3);
+    assert!(hosts[1].connections() > 2, "{}", hosts[1].connections());
+    for gone in &hosts[..1] {
+        gone.take_down();
+        append_to_all(&store, "on", 3);
+    }
+    eventually("it is ready", || store.ready().is_ok());
+    for n in 0..16 {
+        assert_valid(&store, chain(1, n, sealog_core::id::Mode::Live), 7);
+    }
+}
+
+#[test]
+fn a_host_of_the_url_that_has_another_store_is_refused_and_gets_no_events() {
+    let clusters = [0, 1].map(|_| Cluster::start(""));
+    let [one, other] = clusters.each_ref().map(|cluster| cluster.url("postgres"));
+    drop((node(&one, 0), node(&other, 0)));
+    let [a, b] = clusters.each_ref().map(|cluster| cluster.port);
+    let url = format!("postgres://owner@127.0.0.1:{a},127.0.0.1:{b}/postgres?load_balance_hosts=random");
+    let store = PostgresStore::open(&url, &Options { connections: 32, ..options(0) }).unwrap();
+    let refused = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for n in 0..16 {
+            let (store, refused) = (&store, &refused);
+            scope.spawn(move || {
+                for _ in 0..5 {
+                    match try_append(store, chain(1, n, sealog_core::id::Mode::Live), vec![login("a")]) {
+                        Ok(_) => {}
+                        Err(StoreError::Unavailable(why)) => {
+                            assert!(why.contains("holds another store"), "{why}");
+                            refused.store(true, Ordering::SeqCst);
+                        }
+                        Err(other) => panic!("{other:?}"),
+                    }
+                }
+            });
+        }
+    });
+    assert!(refused.into_inner(), "the other host must have been met");
+    let stored =
+        clusters.each_ref().map(|cluster| cluster.sql("postgres", "SELECT count(*) > 0 FROM sealog.events"));
+    assert_ne!(stored[0], stored[1], "one of them has all events");
+}
+
 /// Passes everything on between a node and the database, until the database has said as many bytes as it may;
 /// then the connection is cut.
 struct Ration {
