@@ -225,7 +225,7 @@ impl CommitPhase {
 
 /// The whole append as one statement, outside of a transaction block, for a node that has the chain to
 /// itself: it moves the head if that is the one that the node knows, and stores the rest only if it has moved
-/// it. The conditions are those that the lock path checks; `docs/adr/0034-an-append-in-one-message.md` has
+/// it. The conditions are those that the lock path checks; `docs/adr/0035-an-append-in-one-message.md` has
 /// the timelines.
 #[derive(Debug)]
 pub(super) struct AtOnce([Text; 8]);

@@ -1,5 +1,5 @@
 //! Appends of a node that has a chain to itself: one message each, which stores nothing that the lock path
-//! would refuse. The argument is in `docs/adr/0034-an-append-in-one-message.md`.
+//! would refuse. The argument is in `docs/adr/0035-an-append-in-one-message.md`.
 
 mod races;
 

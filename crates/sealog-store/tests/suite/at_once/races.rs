@@ -1,4 +1,4 @@
-//! Every race in `docs/adr/0034-an-append-in-one-message.md`.
+//! Every race in `docs/adr/0035-an-append-in-one-message.md`.
 
 use std::time::{Duration, Instant};
 
