@@ -156,7 +156,8 @@ fn operation_json(method: &Method, description: Description) -> Value {
         by_status.entry(code.status()).or_default().push(code);
     }
     for (status, codes) in by_status {
-        responses.insert(status.to_string(), error_response(status, &codes));
+        // What an operation says of a status itself has more than these codes.
+        responses.entry(status.to_string()).or_insert_with(|| error_response(status, &codes));
     }
     operation["responses"] = responses.into();
     operation

@@ -219,7 +219,7 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
     let mut success = vec![success];
     match operation {
         Operation::Ready => success.push((503, json_answer("The store rejects events.", "Ready"))),
-        Operation::IngestLogs => success.push((503, json_answer("The records could not be made durable (`event/write_failed`). A 503, because exporters try again at a 503 and give up at a 500.", "Error"))),
+        Operation::IngestLogs => success.push((503, json_answer("The records could not be made durable (`event/write_failed`; a 503, because exporters try again at a 503 and give up at a 500), or another server is the primary now (`event/superseded`).", "Error"))),
         Operation::OpenApi | Operation::Docs => success.push((
             304,
             json!({ "description": "The document has not changed since the one in If-None-Match.", "headers": { "ETag": header("ETag", true) } }),
