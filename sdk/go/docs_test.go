@@ -139,7 +139,17 @@ func TestTheExamplesOfTheDocumentationRun(t *testing.T) {
 		t.Errorf("the README's example has no address or key:\n%s", quickStart)
 	}
 	quickStart += "if err != nil || receipt.ChainSeq != 1 {\n return fmt.Errorf(\"%v %w\", receipt, err)\n}"
-	codes := []string{quickStart} // first: its event has number 1
+	project, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile("(?m)^\\| \\[Go\\].*\\| `(.*)` \\|$").FindStringSubmatch(string(project))
+	if line == nil {
+		t.Fatal("the README of the project has no line for Go")
+	}
+	ofProject := "client, err := sealog.New(sealog.Options{})\nif err != nil {\n return err\n}\nreceipt, err := " + line[1] +
+		"\nif err != nil || receipt.ChainSeq == 0 {\n return fmt.Errorf(\"%v %w\", receipt, err)\n}"
+	codes := []string{quickStart, ofProject} // first: its event has number 1
 	for _, block := range blocks {
 		codes = append(codes, block[1])
 	}

@@ -16,6 +16,13 @@ from server import ACTIONS, Server, Service  # noqa: E402
 
 KEY = "at_live_" + "A" * 49
 PAGE = (ROOT / "docs" / "sdk-rust.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+# Around the line in the README of the project.
+LINE = """use sealog_client::{Client, Event, Options};
+let client = Client::new(Options::default())?;
+let receipt = %s;
+assert!(receipt.chain_seq.is_some());
+"""
 
 
 def blocks(text):
@@ -25,7 +32,9 @@ def blocks(text):
 def main() -> None:
     folder, command = Path(sys.argv[1]), sys.argv[2:]
     whole, *bodies = blocks(PAGE)
-    if len(bodies) < 10 or "fn main" not in whole:
+    (line,) = re.findall(r"^\| \[Rust\].*\| `(.*)` \|$", README, re.MULTILINE)
+    bodies.append(LINE % line)
+    if len(bodies) < 11 or "fn main" not in whole:
         raise SystemExit("found %d examples" % (len(bodies) + 1))
     functions = "".join(
         "async fn example%d() -> Result<(), Box<dyn std::error::Error>> {\n%s\nOk(())\n}\n" % (number, body)
@@ -52,7 +61,7 @@ def main() -> None:
         run("bodies")
         if service.stored().count("document/249") != 1:
             raise SystemExit("the example with 250 events did not store its last one once")
-    print("%d examples of docs/sdk-rust.md run" % (len(bodies) + 1))
+    print("%d examples of docs/sdk-rust.md and the README run" % (len(bodies) + 1))
 
 
 if __name__ == "__main__":

@@ -61,6 +61,14 @@ class Examples(unittest.TestCase):
 
         self.run_page("sdk/python/README.md", 1, replace)
 
+    def test_the_line_in_the_readme_of_the_project(self):
+        (line,) = re.findall(r"^\| \[Python\].*\| `(.*)` \|$", (ROOT / "README.md").read_text(), re.M)
+        with Server([], Service(KEY)) as server:
+            environment = {**os.environ, "SEALOG_URL": server.url, "SEALOG_API_KEY": KEY}
+            environment["PYTHONPATH"] = str(ROOT / "sdk/python/src")
+            code = "from sealog import Client\nassert %s.chain_seq == 1" % line
+            subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
+
 
 if __name__ == "__main__":
     unittest.main()

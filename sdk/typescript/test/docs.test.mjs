@@ -19,6 +19,7 @@ const PRINTED = {
   "Log an event": /^[0-9A-Z]{26} \d+ [0-9a-f]{64}$/m,
   "Log without waiting": /stored document\/42 \S+\nstored document\/42 \S+/,
   "Errors and retries": /^action\/invalid did you mean user\.login$/m,
+  "the README": /^\d+$/m,
   "Read and verify": /^[1-9]\d* [a-z.]+\ntrue\ntrue$/m,
 };
 
@@ -31,6 +32,9 @@ function examples() {
       else found.push({ heading, code, name: `${page}${found.length}` });
     }
   }
+  const readme = readFileSync(join(PACKAGE, "../../README.md"), "utf8");
+  const [, line] = readme.match(/^\| \[TypeScript\].*\| `(.*)` \|$/m);
+  found.push({ heading: "the README", code: `import { Sealog } from "sealog/node";\nconsole.log((${line}).chain_seq);\n`, name: "line" });
   return found;
 }
 

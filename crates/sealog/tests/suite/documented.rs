@@ -142,7 +142,7 @@ fn the_commands_of_the_readme_run_as_they_stand_there() {
         shell(&stage, &block);
         ran += 1;
     }
-    assert!(ran >= 3, "{ran}");
+    assert!(ran >= 2, "{ran}");
     let read = |name: &str| std::fs::read_to_string(stage.home.join(name)).unwrap();
     assert_eq!(read("again.ndjson").lines().count(), read("export.ndjson").lines().count());
 }
