@@ -28,11 +28,6 @@ pub(super) fn command() -> Command {
     );
     let actions = Command::new("actions")
         .about("Show the actions that you can log, or write types for them")
-        .after_help(
-            "Examples:\n  \
-             sealog actions --emit ts -o src/sealog-actions.ts      write types for an application\n  \
-             sealog actions --emit ts --check src/sealog-actions.ts fail in CI if the catalog has changed",
-        )
         .arg(
             Arg::new("emit")
                 .long("emit")

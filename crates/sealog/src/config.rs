@@ -272,20 +272,35 @@ pub(crate) fn reference() -> Vec<sealog_docs::Setting> {
     SETTINGS.iter().map(setting).collect()
 }
 
+/// The settings that commands beside the server show; they read all of them.
+const SHOWN: [&str; 2] = ["data_dir", "store"];
+
+/// A flag for each setting. The server's help explains them all; other commands show their own flags first,
+/// and of the settings those that say which server is meant.
 pub(crate) fn with_flags(command: Command) -> Command {
-    let command = command.arg(
-        Arg::new("config")
-            .long("config")
-            .value_name("PATH")
-            .help("Settings file [default: sealog.toml if it exists] [env: SEALOG_CONFIG]"),
-    );
+    let is_server = command.get_name() == "serve";
+    let others = SETTINGS.len() - SHOWN.len();
+    let more = match is_server {
+        true => String::new(),
+        false => {
+            format!("; `sealog serve --help` explains the other {others} settings, which work here as well")
+        }
+    };
+    let command =
+        command.arg(
+            Arg::new("config").long("config").value_name("PATH").help_heading("Settings").help(format!(
+                "Settings file [default: sealog.toml if it exists] [env: SEALOG_CONFIG]{more}"
+            )),
+        );
     SETTINGS.iter().fold(command, |command, setting| {
         let default = setting
             .default
             .filter(|default| !default.is_empty())
             .map_or(String::new(), |default| format!(" [default: {default}]"));
         let help = format!("{}{default} [env: {}]", setting.help, variable(setting.key));
-        command.arg(Arg::new(setting.key).long(flag(setting.key)).value_name(setting.value).help(help))
+        let shown = Arg::new(setting.key).long(flag(setting.key)).value_name(setting.value).help(help);
+        let is_hidden = !is_server && !SHOWN.contains(&setting.key);
+        command.arg(shown.help_heading("Settings").hide(is_hidden))
     })
 }
 

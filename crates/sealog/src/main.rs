@@ -6,6 +6,7 @@ mod backup;
 mod config;
 mod demo;
 mod demo_mark;
+mod examples;
 mod fence;
 mod first_run;
 mod host;
@@ -68,7 +69,7 @@ fn run(name: &str, matches: &ArgMatches) -> Result<ExitCode, Failure> {
 }
 
 fn command() -> Command {
-    Command::new("sealog")
+    let program = Command::new("sealog")
         .about("Tamper-evident audit event log")
         .version(concat!(env!("CARGO_PKG_VERSION"), " (", env!("SEALOG_BUILD"), ")"))
         .subcommand_required(true)
@@ -95,7 +96,8 @@ fn command() -> Command {
         .subcommand(operator_token::command())
         .subcommands(backup::commands())
         .subcommands(sealog_cli::commands())
-        .subcommands(host::commands())
+        .subcommands(host::commands());
+    examples::with_examples(program)
 }
 
 #[cfg(test)]

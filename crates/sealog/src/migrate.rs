@@ -20,9 +20,7 @@ pub(crate) fn command() -> Command {
              the schema, after a backup and before you start the new version. Several at once are safe: they \
              wait for each other.\n\n\
              The embedded store needs no migration: its server copies the control data aside, updates it and \
-             logs each step. --status and --dry-run work for both stores and change nothing.\n\n\
-             Examples:\n  sealog migrate --status --data-dir /var/lib/sealog\n  \
-             SEALOG_STORE_FILE=store sealog migrate --dry-run",
+             logs each step. --status and --dry-run work for both stores and change nothing.",
         ),
     )
     .arg(

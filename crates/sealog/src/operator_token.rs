@@ -32,8 +32,7 @@ pub(crate) fn command() -> Command {
             Command::new("create")
                 .about("Write a new token into a new file")
                 .long_about(
-                    "Write a new token into a new file. The command refuses a file that exists.\n\n\
-                     Example:\n  sealog operator-token create /etc/sealog/secrets/operator_token",
+                    "Write a new token into a new file. The command refuses a file that exists.",
                 )
                 .arg(file())
                 .arg(json()),
@@ -45,8 +44,7 @@ pub(crate) fn command() -> Command {
                     "Replace the token in a file. The new file has the owner of the old one.\n\n\
                      A running server uses the old token until it gets SIGHUP (`systemctl reload sealog`). \
                      systemd copies a credential only when the service starts: restart the service then. There \
-                     is one token, so give the new one to scripts, Prometheus and `sealog replicate` at once.\n\n\
-                     Example:\n  sealog operator-token rotate /etc/sealog/secrets/operator_token",
+                     is one token, so give the new one to scripts, Prometheus and `sealog replicate` at once.",
                 )
                 .arg(file())
                 .arg(json()),

@@ -8,12 +8,12 @@ use super::{cycles, files_under, metadata, name, packages, read, root};
 
 /// Lines of code: no comments, no blank lines, no tests. Templates, styles and scripts are lines, too.
 const LINES: [(&str, usize); 18] = [
-    ("sealog", 6_400),
+    ("sealog", 6_500),
     ("sealog-backup", 5_800),
     ("sealog-bench", 6_700),
     ("sealog-cases", 5_700),
     ("sealog-cli", 6_200),
-    ("sealog-client", 4_300),
+    ("sealog-client", 4_400),
     ("sealog-control", 9_000),
     ("sealog-core", 3_600),
     ("sealog-dashboard", 15_500),
@@ -22,7 +22,7 @@ const LINES: [(&str, usize); 18] = [
     ("sealog-formats", 1_600),
     ("sealog-server", 6_300),
     ("sealog-service", 10_600),
-    ("sealog-store", 19_100),
+    ("sealog-store", 19_200),
     ("sealog-testing", 2_300),
     ("sealog-trust", 3_300),
     ("sealog-verify", 700),
