@@ -162,7 +162,7 @@ impl Place {
         }
     }
 
-    /// Fails while somebody writes here. As long as it is held, nobody begins to.
+    /// Fails while a process writes here. While it is held, no process begins to.
     pub(super) fn without_writers(&self) -> Result<File, Failure> {
         let lock = File::open(&self.path).map_err(|error| Failure::of_path(&self.path, &error))?;
         match lock.try_lock() {

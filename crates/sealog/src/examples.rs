@@ -121,7 +121,7 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
     ("verify", ["verify --all --report verified.json", "verify --data /backup/copy-of-data"]),
 ];
 
-/// Before whatever the help of a command ends with.
+/// Before the text that ends the help of a command.
 pub(crate) fn with_examples(program: Command) -> Command {
     added(program, "")
 }

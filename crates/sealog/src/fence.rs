@@ -102,7 +102,7 @@ impl<'a> Fence<'a> {
 
     async fn epoch_of(&self, url: &str) -> Result<u64, String> {
         let token = self.app.operator_token().ok_or("the server has no operator token any more")?;
-        // Nobody else asks meanwhile: the start is over before the loop begins.
+        // No other task asks meanwhile: the start is over before the loop begins.
         let kept = lock(&self.client).take().filter(|(of, _)| *of == token);
         let client = match kept {
             Some((_, client)) => client,

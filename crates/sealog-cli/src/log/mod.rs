@@ -2,7 +2,7 @@
 //!
 //! [`input`] reads them, [`sender`] puts them into an outbox, sends its batches, and leaves in its spool what
 //! cannot be sent ([`place`] has its directory, [`spool`] the commands for it). [`printer`] has the log_ids,
-//! [`rejects`] the lines that are not taken, [`stop`] the signals: whatever ends the command, what it has
+//! [`rejects`] the lines that are not taken, [`stop`] the signals: however the command ends, what it has
 //! read is sealed, kept, or named.
 
 mod input;

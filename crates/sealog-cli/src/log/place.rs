@@ -39,7 +39,7 @@ pub(super) fn spool(matches: &ArgMatches, (url, key): (&str, &str)) -> Result<Pa
     Ok(path)
 }
 
-/// Where spools are that nobody has given a place.
+/// Where spools are unless a flag names a place.
 pub(super) fn home() -> Result<PathBuf, Failure> {
     let dir = |name: &str| connect::var(name).map(PathBuf::from);
     let state = dir("XDG_STATE_HOME").or_else(|| Some(dir("HOME")?.join(".local/state")));

@@ -165,7 +165,7 @@ impl EmbeddedStore {
     /// Whether that is news.
     pub fn supersede(&self, epoch: u64) -> bool {
         let of_log = |log: &open_log::Handle| log.log().writer.supersede(epoch);
-        // Both, whatever the first one says.
+        // Both, also if the first one fails.
         of_log(&self.live) | of_log(&self.test)
     }
 

@@ -280,7 +280,7 @@ fn at_once(many: bool, usage: bool, keys: bool, check_settings: bool) -> Text {
         let _ = write!(sql, ", counted AS ({USAGE} SELECT $1, {month}, $2, {count} FROM head{USAGE_ADDS})");
     }
     if keys {
-        // A key that has a row, of whatever age, fails the statement: the lock path decides about it.
+        // A key that has a row, of any age, fails the statement: the lock path decides about it.
         let of_keys = next(KEY_TYPES.map(|(_, array)| array).to_vec());
         let _ = write!(sql, ", kept AS ({KEYS}SELECT $1, key.* FROM head, unnest({of_keys}) AS key)");
     }
