@@ -14,7 +14,7 @@ use crate::counts::noted::Noted;
 use crate::embedded::contents::Contents;
 use crate::embedded::log::disk;
 use crate::embedded::log::format::{Frame, FrameHeader};
-use crate::embedded::log::segment::{self, Piece, Segment, counts_path};
+use crate::embedded::log::segment::{self, Piece, counts_path};
 use crate::sync::lock;
 
 /// Read and counted at once, while whoever asks for counts waits.
@@ -119,11 +119,11 @@ impl Contents {
         };
         let Progress { position, counts, buffer, .. } = progress;
         let length = usize::try_from(end - *position).unwrap_or(usize::MAX);
-        fill(&segment, buffer, *position, length.min(PIECE))?;
+        segment.read_into(buffer, *position, length.min(PIECE))?;
         if let Some(header) = FrameHeader::decode(buffer, *position, &segment.salt, self.mode)
             && header.length as usize > buffer.len()
         {
-            fill(&segment, buffer, *position, length.min(header.length as usize))?;
+            segment.read_into(buffer, *position, length.min(header.length as usize))?;
         }
         let mut at = 0;
         while let Some(frame) = Frame::decode(&buffer[at..], *position + at as u64, &segment.salt, self.mode)
@@ -270,11 +270,4 @@ impl Contents {
         let (mut counts, _) = self.count_segment(number, wanted)?;
         Ok(counts.remove(&chain).unwrap_or_default())
     }
-}
-
-fn fill(segment: &Segment, buffer: &mut Vec<u8>, position: u64, length: usize) -> io::Result<()> {
-    buffer.resize(length, 0);
-    let filled = segment.file.read_at(buffer, position)?;
-    buffer.truncate(filled);
-    Ok(())
 }

@@ -49,6 +49,18 @@ impl Segment {
             |error: io::Error| io::Error::new(error.kind(), Unreadable { number: self.number, error });
         self.file.read_at(into, position).map_err(of_segment)
     }
+
+    /// As many bytes as there are from here on, `length` at most. A buffer that was filled last time is used
+    /// again; zeros for another one come from the allocator, which has them at hand.
+    pub(crate) fn read_into(&self, buffer: &mut Vec<u8>, position: u64, length: usize) -> io::Result<()> {
+        buffer.truncate(length);
+        if buffer.len() < length {
+            *buffer = vec![0; length];
+        }
+        let filled = self.read_at(buffer, position)?;
+        buffer.truncate(filled);
+        Ok(())
+    }
 }
 
 /// A read of a segment that the disk did not answer.
@@ -120,15 +132,22 @@ pub(crate) fn walk_from<'a>(
             pieces.push(if frame.intact() { Piece::Intact(frame) } else { Piece::Broken(frame) });
             continue;
         }
-        let next = find_frame(content, at + 1, salt, mode);
-        let until = next.unwrap_or(content.len());
-        if next.is_none() && content[at..].iter().all(|byte| *byte == 0) {
+        // Room for frames that never came: mostly, what is left of the last segment.
+        if is_zero(&content[at..]) {
             break;
         }
+        let next = find_frame(content, at + 1, salt, mode);
+        let until = next.unwrap_or(content.len());
         pieces.push(Piece::Unreadable(at as u64, until as u64));
         at = until;
     }
     pieces
+}
+
+/// Whether there is nothing but zeros. Compares pieces, not bytes: a segment has room for megabytes of them.
+fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    bytes.chunks(ZEROS.len()).all(|piece| *piece == ZEROS[..piece.len()])
 }
 
 /// The next place where a frame's header is right. A frame names its own position, so a client cannot put one
@@ -490,13 +509,14 @@ pub(crate) fn trim(disk: &dyn Disk, path: &Path, end: u64, worth: u64) -> io::Re
         if file.read_at(bytes, from)? < bytes.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        match bytes.iter().rposition(|byte| *byte != 0) {
-            Some(at) => {
-                last = from + at as u64 + 1;
-                break;
-            }
-            None => last = from,
+        if is_zero(bytes) {
+            last = from;
+            continue;
         }
+        if let Some(at) = bytes.iter().rposition(|byte| *byte != 0) {
+            last = from + at as u64 + 1;
+        }
+        break;
     }
     let kept = (last + LEFT).next_multiple_of(LEFT).min(length);
     if length - kept < worth {

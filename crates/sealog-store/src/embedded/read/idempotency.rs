@@ -8,7 +8,7 @@ use crate::append::{Appended, IdempotencyKey, Receipt, Reservation, Reserved};
 use crate::embedded::contents::Contents;
 use crate::embedded::index::keys::KeyPlace;
 use crate::embedded::index::sidecar::{SlotProbe, slot};
-use crate::embedded::log::format::{FRAME_LEN_MAX, Frame};
+use crate::embedded::log::format::{Frame, FrameHeader};
 use crate::error::StoreError;
 
 impl Contents {
@@ -58,13 +58,13 @@ impl Contents {
             || io::Error::new(io::ErrorKind::InvalidInput, "cannot read the frame of an idempotency key");
         let segment = self.segment(place.segment).ok_or_else(lost)?;
         let position = u64::from(place.entry.position);
-        let mut bytes = vec![0; 64 << 10];
-        let mut filled = segment.read_at(&mut bytes, position)?;
-        if Frame::decode(&bytes[..filled], position, &segment.salt, self.mode).is_none() {
-            bytes.resize(FRAME_LEN_MAX, 0);
-            filled = segment.read_at(&mut bytes, position)?;
+        let mut bytes = Vec::new();
+        segment.read_into(&mut bytes, position, 64 << 10)?;
+        let header = FrameHeader::decode(&bytes, position, &segment.salt, self.mode).ok_or_else(lost)?;
+        if header.length as usize > bytes.len() {
+            segment.read_into(&mut bytes, position, header.length as usize)?;
         }
-        let frame = Frame::decode(&bytes[..filled], position, &segment.salt, self.mode).ok_or_else(lost)?;
+        let frame = Frame::decode(&bytes, position, &segment.salt, self.mode).ok_or_else(lost)?;
         if !frame.intact() {
             // A loss that was accepted: another event stands in place of its last one, and whoever asks again
             // is not told of what is gone.

@@ -86,10 +86,8 @@ impl Window {
     /// To call damaged what could not be read would be to cry wolf, and to leave it out of a list to hide it:
     /// an error stays one.
     fn fill(&mut self, segment: &Segment, position: u64, length: usize) -> io::Result<()> {
-        self.bytes.resize(length, 0);
         self.segment = 0;
-        let filled = segment.read_at(&mut self.bytes, position)?;
-        self.bytes.truncate(filled);
+        segment.read_into(&mut self.bytes, position, length)?;
         self.start = position;
         self.segment = segment.number;
         Ok(())
