@@ -48,6 +48,8 @@ const FAILURE_GRACE: Duration = Duration::from_secs(5);
 /// How long to wait for a database that is not there: doubled from try to try.
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(10);
+/// How long after the start the pages of `/docs` are made.
+const DOCS_AFTER: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, Failure> {
     let mut settings = config::load(matches, std::env::vars())?;
@@ -122,10 +124,15 @@ pub(crate) fn serve(
     let app = App::new(service, settings.server);
     // Before the first event is taken.
     let fence = main.block_on(Fence::begin(&app, &store))?;
-    let documented = Arc::clone(&app);
+    let documented = Arc::downgrade(&app);
     let thread = std::thread::Builder::new().name("sealog-docs".into());
-    // Without the thread the first request for a page makes them.
-    drop(thread.spawn(move || documented.prepare_docs()));
+    // Events first: what waited for this start comes now, and a page that comes sooner makes them itself.
+    drop(thread.spawn(move || {
+        std::thread::sleep(DOCS_AFTER);
+        if let Some(app) = documented.upgrade() {
+            app.prepare_docs();
+        }
+    }));
     let (app_url, wake) = (Some(app.service.settings.app_url.clone()), app.service.admin.wake().clone());
     let pages = Pages {
         console: console_url.as_ref().ok().map(|url| open_console(&app, &store, url, &data_dir)),
