@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -20,6 +20,12 @@ use crate::limits::{Counted, counted_address};
 const LOOKED_AT_MAX: usize = 64;
 /// Connections that were told to end and have not yet, beyond the limit for all.
 const ENDING_MAX: usize = 64;
+/// Requests at a time that all HTTP/2 connections may have together. Each costs some 10 KB before it has an
+/// answer: 64 of each of 512 connections were 300 MB.
+const STREAMS_MAX: u32 = 2048;
+/// What one connection may have of them: the first ones this many, each later one less, and never fewer than
+/// the least.
+const STREAMS_OF_ONE: std::ops::RangeInclusive<u32> = 4..=64;
 
 /// All connections of the server, on all event loops.
 #[derive(Debug)]
@@ -30,6 +36,8 @@ pub(crate) struct Connections {
     table: Mutex<Table>,
     /// Event loops with a newcomer in hand.
     newcomers: AtomicUsize,
+    /// What HTTP/2 connections may have under way together.
+    streams: AtomicU32,
     changed: Notify,
 }
 
@@ -101,6 +109,31 @@ pub(crate) struct Place {
     pub(crate) usage: Arc<Usage>,
 }
 
+/// How many requests an HTTP/2 connection may have under way; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct StreamsGrant {
+    connections: Arc<Connections>,
+    pub(crate) count: u32,
+}
+
+impl Drop for StreamsGrant {
+    fn drop(&mut self) {
+        self.connections.streams.fetch_sub(self.count, Ordering::Relaxed);
+    }
+}
+
+impl Place {
+    pub(crate) fn streams(&self) -> StreamsGrant {
+        let of = |granted: u32| {
+            let share = STREAMS_MAX.saturating_sub(granted) * STREAMS_OF_ONE.end() / STREAMS_MAX;
+            share.clamp(*STREAMS_OF_ONE.start(), *STREAMS_OF_ONE.end())
+        };
+        let streams = &self.connections.streams;
+        let granted = streams.update(Ordering::Relaxed, Ordering::Relaxed, |granted| granted + of(granted));
+        StreamsGrant { connections: Arc::clone(&self.connections), count: of(granted) }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum Admitted {
     Yes(Place),
@@ -119,6 +152,7 @@ impl Connections {
             per_address_max,
             table: Mutex::default(),
             newcomers: AtomicUsize::new(0),
+            streams: AtomicU32::new(0),
             changed: Notify::new(),
         })
     }
@@ -327,6 +361,19 @@ mod tests {
         assert!(matches!(connections.admit(address("10.0.0.1"), false), Admitted::TooMany));
         assert!(!told_to_end(&places[0]) && !told_to_end(&fourth) && !told_to_end(&fifth));
         let _other = admitted(&connections, "10.0.0.2");
+    }
+
+    #[test]
+    fn many_connections_have_few_requests_each_and_the_first_again_many() {
+        let connections = Connections::new(512, 0);
+        let places: Vec<Place> = (0..512).map(|_| admitted(&connections, "10.0.0.1")).collect();
+        let granted: Vec<StreamsGrant> = places.iter().map(Place::streams).collect();
+        assert_eq!((granted[0].count, granted[511].count), (64, 4));
+        let all: u32 = granted.iter().map(|grant| grant.count).sum();
+        assert!(all <= STREAMS_MAX + 512 * STREAMS_OF_ONE.start(), "{all}");
+        assert!(granted.is_sorted_by_key(|grant| std::cmp::Reverse(grant.count)));
+        drop(granted);
+        assert_eq!(places[0].streams().count, 64);
     }
 
     #[test]

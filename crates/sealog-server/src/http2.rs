@@ -29,8 +29,6 @@ use crate::connections::Place;
 use crate::respond::{self, Body};
 use crate::wire::{InFlight, Wire};
 
-/// Requests of one connection at a time.
-const STREAMS_MAX: u32 = 64;
 /// Bytes of request bodies that may have arrived and not been read: of one request, and of all of a
 /// connection.
 const STREAM_WINDOW: u32 = 64 << 10;
@@ -39,7 +37,7 @@ const CONNECTION_WINDOW: u32 = 256 << 10;
 const SEND_BYTES_MAX: usize = 64 << 10;
 const PIECE_BYTES_MAX: usize = 16 << 10;
 /// Bytes of an answer that the memory for answers does not count: its last piece, which a client may leave
-/// untaken for as long as the connection lasts. 64 requests on each of 512 connections are 32 MiB.
+/// untaken for as long as the connection lasts.
 const LAST_PIECE_BYTES_MAX: usize = 1 << 10;
 /// Frames that are neither requests nor their bodies: what a client may send of them at once, what each
 /// request adds, and for how many bytes that were sent to it another one. Clients acknowledge what they have
@@ -76,6 +74,7 @@ pub(crate) async fn serve<S, F>(
     let too_many = Arc::new(Notify::new());
     let counted = Counted::new(stream, Arc::clone(&too_many));
     let wire = Wire::new(counted, Arc::clone(&place.usage), in_flight, deadlines.write);
+    let granted = place.streams();
     let streams = Arc::new(Streams::new(Arc::clone(&place)));
     let opened = Arc::clone(&streams);
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -93,7 +92,7 @@ pub(crate) async fn serve<S, F>(
     let mut connection = pin!(
         http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS_MAX)
+            .max_concurrent_streams(granted.count)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_send_buf_size(SEND_BYTES_MAX)
