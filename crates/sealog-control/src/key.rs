@@ -13,7 +13,7 @@ use crate::person::PersonId;
 use crate::project::Project;
 use crate::record::{NewRecord, Records};
 use crate::tenant::Tenant;
-use crate::{action, project, tenant};
+use crate::{action, closed, project, tenant};
 
 /// What every request asks for.
 pub trait KeyAccess: Send + Sync {
@@ -58,7 +58,7 @@ impl KeyAccess for Control {
 }
 
 impl Control {
-    /// Nothing when there is no such project.
+    /// Nothing when there is no such project, or its tenant was closed.
     pub fn create_key(&self, new: NewKey, records: Vec<NewRecord>) -> Answer<'_, Option<ApiKey>> {
         self.change_of_tenant(Lock::Version, move |db| {
             let made = create(db, new)?;
@@ -112,6 +112,16 @@ impl Control {
 
     pub fn keys(&self, project_id: ProjectId, page: ListPage) -> Answer<'_, Vec<ApiKey>> {
         self.read(move |db| KEYS.page(db, Some(("project_id", project_id.into())), page, read))
+    }
+
+    /// Keys of a tenant that were not revoked one by one, at most so many.
+    pub fn keys_not_revoked(&self, tenant_id: TenantId, limit: usize) -> Answer<'_, Vec<KeyId>> {
+        self.read(move |db| {
+            let sql = format!(
+                "{OF_TENANT} WHERE p.tenant_id = ?1 AND k.revoked_at_ms IS NULL ORDER BY k.number LIMIT ?2"
+            );
+            all(db, &sql, params![tenant_id, limit], |row| row.get("id"))
+        })
     }
 
     /// A key, with the tenant that it belongs to.
@@ -306,6 +316,9 @@ pub(crate) fn ending(db: &mut dyn Db, params: &[Value]) -> Result<Vec<(TenantId,
 /// With its tenant.
 pub(crate) fn create(db: &mut dyn Db, new: NewKey) -> Result<Option<(TenantId, ApiKey)>, DbError> {
     let Some(project) = project::find(db, new.project_id)? else { return Ok(None) };
+    if closed::is_closed(db, project.tenant_id)? {
+        return Ok(None);
+    }
     let NewKey { id, project_id, name, mode, digest, prefix, expires_at_ms, created_at_ms, created_by } = new;
     let key = ApiKey {
         id,
@@ -394,9 +407,11 @@ fn roll(db: &mut dyn Db, roll: KeyRoll) -> Result<Option<(TenantId, ApiKey, ApiK
 
 fn access(db: &mut dyn Db, digest: Hash) -> Result<Option<Access>, DbError> {
     let sql = format!("{} WHERE digest = ?1", KEYS.select);
-    let Some(key) = one(db, &sql, params![digest], read)? else { return Ok(None) };
+    let Some(mut key) = one(db, &sql, params![digest], read)? else { return Ok(None) };
     let Some(project) = project::find(db, key.project_id)? else { return Ok(None) };
     let Some(tenant) = tenant::find(db, project.tenant_id)? else { return Ok(None) };
+    // From the moment of closing on, however far the revoking of its keys has got.
+    key.revoked_at_ms = key.revoked_at_ms.or(closed::at_ms(db, tenant.id)?);
     let actions = action::of_tenant(db, tenant.id)?;
     let tenant_frameworks = project::frameworks_of_tenant(db, tenant.id)?;
     Ok(Some(Access { key, digest, project, tenant, actions, tenant_frameworks }))

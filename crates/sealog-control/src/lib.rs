@@ -26,6 +26,7 @@ pub mod case_package;
 mod case_record;
 pub mod case_search;
 mod case_words;
+mod closed;
 mod control;
 mod copy;
 pub mod credentials;
@@ -89,6 +90,7 @@ pub use case_words::{
     CaseChannel, CaseOutcome, CaseRegime, CaseState, CaseType, ExtensionReason, IdentifierKind,
     IdentityMethod, IdentityOutcome, RefusalGround,
 };
+pub use closed::TenantClosed;
 pub use control::{Answer, Control};
 pub use copy::{copy_of_directory, names_of_copy, projects_of_copy};
 pub use db::{ListPage, Room};

@@ -20,7 +20,7 @@ use crate::person::{self, NewPerson, Person, PersonId};
 use crate::person_record::PersonRecords;
 use crate::record::{self, NewRecord, Records};
 use crate::role::Role;
-use crate::{sent, session, tenant};
+use crate::{closed, sent, session, tenant};
 
 /// Links to a new password that were mailed to a person and work at a time.
 pub const RESETS_MAX: usize = 3;
@@ -429,6 +429,9 @@ fn accept(
     now_ms: u64,
 ) -> Result<Option<Member>, DbError> {
     let Invitation { tenant_id, email, role, grants, ends_at_ms, invited_by: _ } = invitation;
+    if closed::is_closed(db, tenant_id)? {
+        return Ok(None);
+    }
     let owner = Person::by_email(db, &email)?.map(|(person, _)| person);
     match (guest, owner) {
         (Guest::New { id, password_hash }, None) => {

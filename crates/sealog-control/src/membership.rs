@@ -10,12 +10,12 @@ use crate::error::ChangeError;
 use crate::person::{self, NewPerson, Person, PersonId};
 use crate::record::Records;
 use crate::role::Role;
-use crate::{sent, session, tenant};
+use crate::{closed, sent, session, tenant};
 
 impl Control {
     /// Makes a person a member. An e-mail address that somebody has, in any case, adds a membership to that
     /// person, of whom nothing else is changed. `Err(AlreadyExists)` if that person is a member of the
-    /// tenant. Nothing when there is no such tenant.
+    /// tenant. Nothing when there is no such tenant, or it was closed.
     pub fn add_member(
         &self,
         new: NewMember,
@@ -29,9 +29,9 @@ impl Control {
     }
 
     /// Nothing when the person is no member of the tenant. A tenant that has an owner whose membership does
-    /// not end keeps one. Somebody whose last membership ends by it has no sessions any more. Invitations
-    /// that the person has sent and may not send any more are withdrawn, and so are all of a membership that
-    /// had ended.
+    /// not end keeps one, unless it was closed. Somebody whose last membership ends by it has no sessions any
+    /// more. Invitations that the person has sent and may not send any more are withdrawn, and so are all of
+    /// a membership that had ended.
     pub fn update_member(
         &self,
         tenant_id: TenantId,
@@ -52,7 +52,7 @@ impl Control {
                     let before = Updated { member: before, withdrawn: Vec::new() };
                     records.tell(Some(&before), &Updated { member: after.clone(), withdrawn })
                 }
-                MemberChanged::NotGiven | MemberChanged::LastOwner => Vec::new(),
+                MemberChanged::NotGiven | MemberChanged::LastOwner | MemberChanged::Closed => Vec::new(),
             };
             Ok(Some(Changed { tenant_id, value, records }))
         })
@@ -203,6 +203,8 @@ pub enum MemberChanged {
     NotGiven,
     /// Nobody else is an owner whose membership does not end.
     LastOwner,
+    /// The tenant was closed: memberships end there, and none begins again.
+    Closed,
 }
 
 const MEMBERS: Table = Table {
@@ -215,7 +217,7 @@ const MEMBERS: Table = Table {
 };
 
 pub(crate) fn add(db: &mut dyn Db, new: NewMember) -> Result<Option<Member>, DbError> {
-    if tenant::find(db, new.tenant_id)?.is_none() {
+    if tenant::find(db, new.tenant_id)?.is_none() || closed::is_closed(db, new.tenant_id)? {
         return Ok(None);
     }
     let NewMember { tenant_id, person, role, grants, ends_at_ms, created_at_ms } = new;
@@ -257,7 +259,11 @@ fn update(db: &mut dyn Db, before: &Member, change: MemberChange) -> Result<Memb
     if !may_give(before.membership.role) || !may_give(membership.role) {
         return Ok(MemberChanged::NotGiven);
     }
-    if before.membership.is_lasting_owner() && !membership.is_lasting_owner() {
+    let is_closed = closed::is_closed(db, tenant_id)?;
+    if is_closed && !membership.has_ended(change.now_ms) {
+        return Ok(MemberChanged::Closed);
+    }
+    if !is_closed && before.membership.is_lasting_owner() && !membership.is_lasting_owner() {
         let sql = "SELECT count(*) AS count FROM {memberships}
                    WHERE tenant_id = ?1 AND person_id <> ?2 AND role = 'owner' AND ends_at_ms IS NULL";
         if count(db, sql, params![tenant_id, person_id])? == 0 {

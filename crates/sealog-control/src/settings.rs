@@ -81,7 +81,7 @@ impl Control {
     }
 }
 
-fn put(db: &mut dyn Db, tenant_id: TenantId, name: &str, value: &str) -> Result<(), DbError> {
+pub(crate) fn put(db: &mut dyn Db, tenant_id: TenantId, name: &str, value: &str) -> Result<(), DbError> {
     if let Err(error) = serde_json::from_str::<serde_json::Value>(value) {
         return Err(DbError::Refused(format!(
             "the value of the setting {name:?} is not valid JSON: {error}"

@@ -55,7 +55,7 @@ codes! {
         "No such key exists."
         "Check that you copied the whole key and that it belongs to this server; create a new one if it is lost."
     AuthKeyRevoked "auth/key_revoked" 401 false
-        "The key was revoked."
+        "The key was revoked, or its organisation was closed."
         "Use the key that replaced it."
     AuthKeyExpired "auth/key_expired" 401 false
         "The key is past its expiry date."

@@ -7,6 +7,7 @@ mod authenticator;
 mod case;
 mod case_package;
 mod case_search;
+mod closed;
 mod common;
 mod device;
 mod ending;
@@ -199,6 +200,11 @@ conformance! {
     epoch: {
         a_promotion_raises_the_epoch_above_everything_that_the_store_knows_of
         an_epoch_that_a_peer_has_told_is_kept_and_never_lowered
+    }
+    closed: {
+        a_closed_tenants_keys_open_nothing_at_once_and_the_next_tenants_do
+        nothing_gives_a_closed_tenant_a_key_or_a_member_and_its_last_owner_can_go
+        a_tenant_with_open_cases_is_closed_only_by_those_who_say_so
     }
     settings: {
         settings_are_set_changed_and_taken_away_for_one_tenant

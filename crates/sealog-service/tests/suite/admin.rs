@@ -9,6 +9,7 @@ use sealog_core::id::{ProjectId, TenantId, Uuid};
 use sealog_core::plan::Plan;
 use sealog_core::time::iso_ms;
 use sealog_service::Secret;
+use sealog_service::people::admin::close::{CHANGES_MAX, CloseInput};
 use sealog_service::people::admin::keys::{KeyInput, OVERLAP_MS_MAX, RollInput};
 use sealog_service::people::admin::people::{MemberInput, MemberUpdate};
 use sealog_service::people::admin::projects::{ProjectInput, ProjectUpdate};
@@ -239,4 +240,38 @@ fn a_retired_action_is_told_of_once() {
     assert_eq!(wait(control.actions(*tenant_id)), Ok(vec![]));
     let records = wait(control.pending_records(*tenant_id, 100)).unwrap();
     assert_eq!(records.iter().filter(|record| record.draft.contains("sealog.action_retired")).count(), 1);
+}
+
+#[test]
+fn closing_ends_a_hundred_keys_a_call_goes_on_where_it_stopped_and_records_each_once() {
+    let stage = Stage::new();
+    let input = ProjectInput { name: "p".into(), ..ProjectInput::default() };
+    let project = wait(stage.admin.create_project(Actor::Host, stage.tenant_id, input)).unwrap();
+    for n in 0..=CHANGES_MAX {
+        let key = KeyInput { name: format!("k{n}"), mode: "live".into(), ..KeyInput::default() };
+        wait(stage.admin.create_key(Actor::Host, project.id, key)).unwrap();
+    }
+    let owner = MemberInput { role: "owner".into(), ..member("a@example.com") };
+    wait(stage.admin.add_member(Actor::Host, stage.tenant_id, owner)).unwrap();
+    let before = stage.count();
+    let close = |name: &str, reason: &str| {
+        let input = CloseInput { name: name.into(), reason: reason.into(), even_with_open_cases: false };
+        wait(stage.admin.close_tenant(Actor::Host, stage.tenant_id, input))
+    };
+    assert_eq!(field(close("Other", "r")), "name");
+    assert_eq!(field(close("Acme", " ")), "reason");
+    assert_eq!(field(close("Acme", &"r".repeat(256))), "reason");
+    assert_eq!(stage.count(), before);
+    let first = close("Acme", "contract ended").unwrap();
+    assert_eq!((first.keys_revoked, first.members_ended, first.is_done), (CHANGES_MAX, 1, false));
+    let second = close("Acme", "again").unwrap();
+    assert_eq!((second.keys_revoked, second.members_ended, second.is_done), (1, 0, true));
+    let third = close("Acme", "and again").unwrap();
+    assert_eq!((third.closed_at_ms, third.keys_revoked, third.is_done), (first.closed_at_ms, 0, true));
+    // The tenant, each key and the member.
+    assert_eq!(stage.count() - before, 1 + CHANGES_MAX as u64 + 1 + 1);
+    let key = KeyInput { name: "k".into(), mode: "live".into(), ..KeyInput::default() };
+    assert_eq!(field(wait(stage.admin.create_key(Actor::Host, project.id, key))), "project_id");
+    let new = wait(stage.admin.add_member(Actor::Host, stage.tenant_id, member("b@example.com")));
+    assert_eq!(field(new), "tenant_id");
 }

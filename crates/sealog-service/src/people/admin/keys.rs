@@ -57,6 +57,7 @@ impl Admin {
         let mode = fields::mode("mode", input.mode)?;
         let expires_at = input.expires_at.map(|given| fields::time_ms("expires_at", given)).transpose()?;
         let project = self.administration().project(project_id).await?.ok_or(AdminError::NotFound)?;
+        self.refuse_closed("project_id", project.tenant_id).await?;
         let policy = self.key_policy_of(project.tenant_id).await?;
         let now_ms = recorder.now_ms();
         let expires_at = policy.end_of(expires_at, now_ms)?;

@@ -6,6 +6,7 @@
 //! the change, and says who the [`Actor`] was; [`crate::records::system_chain`] has the rest of its way.
 
 pub mod actions;
+pub mod close;
 pub mod fields;
 pub mod first;
 pub mod key_policy;

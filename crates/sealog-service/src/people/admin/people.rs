@@ -52,6 +52,7 @@ impl Admin {
         if self.administration().tenant(tenant_id).await?.is_none() {
             return Err(AdminError::NotFound);
         }
+        self.refuse_closed("tenant_id", tenant_id).await?;
         // Somebody who has an account keeps the password that it has: the one that came along is ignored.
         let password_hash = match self.people().person_by_email(email.clone()).await? {
             Some(_) => None,
@@ -111,6 +112,9 @@ impl Admin {
             MemberChanged::Done(member) => Ok(member),
             MemberChanged::NotGiven => {
                 Err(FieldError::new("role", "must be a role that you may grant or remove").into())
+            }
+            MemberChanged::Closed => {
+                Err(FieldError::new("ends_at", "must not be later: the organisation was closed").into())
             }
             MemberChanged::LastOwner => Err(FieldError::new("member", LAST_OWNER).into()),
         }

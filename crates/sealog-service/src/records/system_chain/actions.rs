@@ -25,6 +25,10 @@ vocabulary! {
     TENANT_CREATED = "sealog.tenant_created", "configuration", "info", "The organisation was created.";
     TENANT_CHANGED = "sealog.tenant_changed", "configuration", "info",
         "The name, plan, contact, trial, billing or rate of the organisation was changed.";
+    TENANT_CLOSED = "sealog.tenant_closed", "configuration", "critical",
+        "The organisation was closed at the end of its contract: its keys stop working and its memberships end; its events stay.";
+    TENANT_EXPORTED = "sealog.tenant_exported", "data_access", "critical",
+        "A command on the server's host exported everything of the organisation.";
     PROJECT_CREATED = "sealog.project_created", "configuration", "info", "A project was created.";
     PROJECT_CHANGED = "sealog.project_changed", "configuration", "info", "The name or rate of a project was changed.";
     FRAMEWORKS_CHANGED = "sealog.frameworks_changed", "configuration", "warning",
