@@ -34,6 +34,7 @@ static ROUTES: &[Route<Console>] = rows! {
     POST "/ops/tenants/{tenant}/plan" SignedIn => tenant::change_plan;
     POST "/ops/tenants/{tenant}/rate" SignedIn => tenant::change_rate;
     POST "/ops/tenants/{tenant}/project-rate" SignedIn => tenant::change_project_rate;
+    POST "/ops/tenants/{tenant}/close" SignedIn => tenant::close;
     GET "/ops/losses" SignedIn => losses::show;
     GET "/ops/losses/{tenant}/{project}/{mode}" SignedIn => losses::show_one;
     POST "/ops/losses/{tenant}/{project}/{mode}" SignedIn => losses::accept;

@@ -1,5 +1,5 @@
 //! One tenant: its plan, what it uses of it, and its projects. Plan, trial, billing and rates are changed
-//! here.
+//! here, and a tenant is closed here at the end of its contract.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use axum::response::Response;
 use sealog_control::{ListPage, Project, Tenant};
 use sealog_core::id::{ProjectId, TenantId, Uuid};
 use sealog_core::time::{Month, iso_ms};
+use sealog_service::people::admin::close::{CloseInput, OPEN_CASES};
 use sealog_service::people::admin::fields::rate;
 use sealog_service::people::admin::projects::ProjectUpdate;
 use sealog_service::people::admin::tenants::TenantUpdate;
@@ -55,6 +56,12 @@ struct Page<'a> {
     trial_error: Option<String>,
     rate_error: Option<String>,
     project_error: Option<String>,
+    /// The day, if it was.
+    closed: Option<String>,
+    reason: String,
+    close_error: Option<String>,
+    /// Whether the form asks to close it in spite of open cases.
+    has_open_cases: bool,
 }
 
 struct Quota {
@@ -97,6 +104,7 @@ impl<'a> Page<'a> {
         let most = plan.and_then(|plan| plan.events_per_month);
         let rate = tenant.rate_limit_rps.or(plan.map(|plan| plan.requests_per_s));
         let known = console.service.admin.plans().iter();
+        let closed_at_ms = administration.closed_at_ms(tenant.id).await.map_err(of_control)?;
         Ok(Page {
             shell: Shell::new(console, asked, Current::Tenants),
             id: tenant.id.to_string(),
@@ -140,6 +148,10 @@ impl<'a> Page<'a> {
             trial_error: None,
             rate_error: None,
             project_error: None,
+            closed: closed_at_ms.map(day),
+            reason: String::new(),
+            close_error: None,
+            has_open_cases: false,
         })
     }
 }
@@ -167,6 +179,8 @@ fn trial_day(tenant: &Tenant) -> String {
 pub(super) async fn show(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
     let notice = match asked.query_value("done").as_deref() {
         Some("plan") => Some("Saved, and recorded in the tenant's system log."),
+        Some("closed") => Some("Closed, and recorded in the tenant's system log."),
+        Some("closing") => Some("Closed. Some keys or members are left: close it again to end them, too."),
         Some("rate") => Some("Rate saved, and recorded in the tenant's system log."),
         _ => None,
     };
@@ -256,4 +270,36 @@ pub(super) async fn change_project_rate(
     let update = ProjectUpdate { rate_limit_rps: Some(rate_limit_rps), ..ProjectUpdate::default() };
     console.service.admin.update_project(Actor::Console(asked.id()), id, update).await.map_err(of_admin)?;
     Ok(see_other(&format!("/ops/tenants/{}?done=rate", tenant.id)))
+}
+
+/// The name is asked for, so that no click closes a tenant. Open cases are a second question, which only a
+/// tenant with some is asked.
+pub(super) async fn close(console: Arc<Console>, asked: Arc<OpsAsked>) -> Result<Response, Problem> {
+    let tenant = find(&console, &asked).await?;
+    let input = CloseInput {
+        name: asked.field("name").to_owned(),
+        reason: asked.field("reason").to_owned(),
+        even_with_open_cases: asked.field("open_cases") == "close",
+    };
+    let error = match console.service.admin.close_tenant(Actor::Console(asked.id()), tenant.id, input).await {
+        Ok(closed) => {
+            let done = if closed.is_done { "closed" } else { "closing" };
+            return Ok(see_other(&format!("/ops/tenants/{}?done={done}", tenant.id)));
+        }
+        Err(AdminError::Field(error)) => error,
+        Err(error) => return Err(of_admin(error)),
+    };
+    let FieldError { field, problem } = error;
+    let close_error = match &*field {
+        "name" => "Enter the name of this tenant.".to_owned(),
+        OPEN_CASES => format!("Open cases {problem}."),
+        _ => "Enter a reason of at most 255 characters.".to_owned(),
+    };
+    let page = Page {
+        close_error: Some(close_error),
+        reason: asked.field("reason").to_owned(),
+        has_open_cases: field == OPEN_CASES,
+        ..Page::new(&console, &asked).await?
+    };
+    Ok(html_with(StatusCode::UNPROCESSABLE_ENTITY, &page))
 }

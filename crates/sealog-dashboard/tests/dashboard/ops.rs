@@ -436,3 +436,76 @@ fn the_outbox_shows_what_became_of_mails_and_neither_their_text_nor_their_addres
         post(&mut browser, "retry", wrong).is_problem(404, "request/not_found");
     }
 }
+
+fn closes(stage: &Stage) {
+    stage.tenant(1);
+    stage.tenant(2);
+    operator(stage, 1);
+    let mut browser = signed_in(stage, 1);
+    let (page, close) = (tenant_path(1), format!("{}/close", tenant_path(1)));
+    browser.get(&page).shows("Close tenant").shows("You cannot undo it.");
+    let before = stage.wait(stage.control.tenant(tenant_id(1))).unwrap().unwrap();
+    // What is wrong is said, what was typed stays, and nothing is changed.
+    for (name, reason, said) in [
+        ("Organisation 2", "soon\"><b>", "Enter the name of this tenant."),
+        ("", "r", "Enter the name of this tenant."),
+        ("Organisation 1", " ", "Enter a reason"),
+    ] {
+        let wrong = browser.post(&close, &[("name", name), ("reason", reason)]);
+        assert_eq!(wrong.status, 422);
+        wrong.shows(said);
+        assert!(!wrong.has("soon\"><b>") && !wrong.has("name=\"open_cases\""), "{}", wrong.text());
+    }
+    assert_eq!(stage.wait(stage.control.closed_at_ms(tenant_id(1))).unwrap(), None);
+    let missing = close.replace(&tenant_id(1).to_string(), &tenant_id(9).to_string());
+    browser
+        .post(&missing, &[("name", "Organisation 1"), ("reason", "r")])
+        .is_problem(404, "request/not_found");
+
+    // Fields that are not on the form change nothing.
+    let form = [("name", "Organisation 1"), ("reason", "contract ended"), ("plan", "entry"), ("rate", "1")];
+    let answer = browser.post(&close, &form);
+    assert_eq!(answer.location().as_deref(), Some(&*format!("{page}?done=closed")));
+    browser.follow(answer).shows("Closed, and recorded").shows("Closed on ");
+    let after = stage.wait(stage.control.tenant(tenant_id(1))).unwrap().unwrap();
+    assert_eq!(after, before);
+    let records: Vec<Value> =
+        stage.records(1).iter().map(|record| serde_json::from_str(record).unwrap()).collect();
+    let closed = records.iter().find(|record| record["action"] == "sealog.tenant_closed").expect("a record");
+    assert!(is_by_operator(closed, 1), "{closed}");
+    assert_eq!(
+        (&closed["metadata"]["name"], &closed["metadata"]["reason"]),
+        (&"Organisation 1".into(), &"contract ended".into())
+    );
+    assert!(stage.records(2).is_empty(), "nobody else is told");
+    assert_eq!(stage.wait(stage.control.closed_at_ms(tenant_id(2))).unwrap(), None);
+}
+
+#[test]
+fn a_tenant_is_closed_by_its_name_and_the_record_names_the_operator() {
+    closes(&Stage::new());
+}
+
+#[test]
+fn a_tenant_is_closed_on_postgresql() {
+    closes(&Stage::on_postgres());
+}
+
+#[test]
+fn a_tenant_with_open_cases_is_asked_about_them_first() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    operator(&stage, 1);
+    open_case(&mut stage.signed_in(1));
+    let mut browser = signed_in(&stage, 1);
+    let close = format!("{}/close", tenant_path(1));
+    let form = [("name", "Organisation 1"), ("reason", "contract ended")];
+    let asked = browser.post(&close, &form);
+    assert_eq!(asked.status, 422);
+    asked.shows("Open cases must be closed first: #1.").shows("name=\"open_cases\"");
+    assert_eq!(stage.wait(stage.control.closed_at_ms(tenant_id(1))).unwrap(), None);
+    let form = [form[0], form[1], ("open_cases", "close")];
+    assert_eq!(browser.post(&close, &form).status, 303);
+    assert!(stage.wait(stage.control.closed_at_ms(tenant_id(1))).unwrap().is_some());
+}

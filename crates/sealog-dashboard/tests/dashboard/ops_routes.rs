@@ -27,6 +27,7 @@ const EXPECTED: &[(&str, &str, Needs)] = &[
     ("POST", "/ops/tenants/{tenant}/plan", Needs::SignedIn),
     ("POST", "/ops/tenants/{tenant}/rate", Needs::SignedIn),
     ("POST", "/ops/tenants/{tenant}/project-rate", Needs::SignedIn),
+    ("POST", "/ops/tenants/{tenant}/close", Needs::SignedIn),
     ("GET", "/ops/losses", Needs::SignedIn),
     ("GET", "/ops/losses/{tenant}/{project}/{mode}", Needs::SignedIn),
     ("POST", "/ops/losses/{tenant}/{project}/{mode}", Needs::SignedIn),
