@@ -1,9 +1,7 @@
 //! `sealog export`: the events of a chain, or those that match, into one file.
 
-use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -21,7 +19,7 @@ use super::listing::{Filters, with_filters};
 use super::seq_range::{SeqRange, with_range};
 use super::walk::{self, Walk};
 use super::{file_flags, in_flight, progress};
-use crate::files;
+use crate::files::Part;
 
 pub(super) fn command() -> Command {
     let command = Command::new("export")
@@ -155,63 +153,6 @@ enum To {
     Stdout(BufWriter<std::io::Stdout>),
 }
 
-/// Beside the file that it becomes, under a name that no other command has; gone when dropped.
-struct Part {
-    path: PathBuf,
-    becomes: PathBuf,
-    file: BufWriter<File>,
-    is_kept: bool,
-}
-
-impl Part {
-    fn create(becomes: &Path) -> Result<Part, Failure> {
-        let mut random = [0; 4];
-        getrandom::fill(&mut random)
-            .map_err(|error| Failure::new(Exit::Failure, format!("the system has no randomness: {error}")))?;
-        let path = becomes.with_added_extension(format!("{:08x}.part", u32::from_le_bytes(random)));
-        // Events can be anything: nobody else is to read them.
-        let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path);
-        let file = file.map_err(|error| file_flags::unwritable(&path, &error))?;
-        let file = BufWriter::with_capacity(256 << 10, file);
-        Ok(Part { path, becomes: becomes.to_owned(), file, is_kept: false })
-    }
-
-    fn finish(mut self, is_forced: bool) -> Result<(), Failure> {
-        self.file.flush()?;
-        self.file.get_ref().sync_all()?;
-        // A link is not made where a file is: one that has appeared meanwhile, perhaps by another export,
-        // stays.
-        let named = match is_forced {
-            true => fs::rename(&self.path, &self.becomes),
-            false => match fs::hard_link(&self.path, &self.becomes) {
-                // Not every file system has links. The name of the part goes when this is dropped.
-                Err(_) if !self.becomes.exists() => fs::rename(&self.path, &self.becomes),
-                linked => linked,
-            },
-        };
-        if named.is_err() && !is_forced && self.becomes.exists() {
-            self.is_kept = true;
-            return Err(Failure::usage(format!(
-                "{} was created in the meantime and is unchanged; the complete export is in {}",
-                self.becomes.display(),
-                self.path.display()
-            )));
-        }
-        named?;
-        files::sync_name(&self.becomes)?;
-        Ok(())
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            // After a rename there is none.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
 struct Sink {
     to: To,
     is_csv: bool,
@@ -247,7 +188,7 @@ impl Sink {
 
     fn write(&mut self) -> Result<bool, Failure> {
         let written = match &mut self.to {
-            To::Part(part) => part.file.write_all(&self.row),
+            To::Part(part) => part.write_all(&self.row),
             To::Stdout(out) => out.write_all(&self.row),
         };
         closed_is_no_error(written)
@@ -300,6 +241,8 @@ fn put_row(event: &str, out: &mut Vec<u8>) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

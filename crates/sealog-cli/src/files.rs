@@ -1,9 +1,12 @@
 //! Files that only their owner can read, and that are whole when they have their name.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use crate::exit::{Exit, Failure};
+use crate::file_flags;
 
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
@@ -98,6 +101,94 @@ pub fn remove_unfinished(dir: &Path) {
 
 pub fn is_unfinished(name: &str) -> bool {
     name.ends_with(TEMPORARY)
+}
+
+/// Beside the file that it becomes, under a name that no other command has; gone when dropped.
+#[derive(Debug)]
+pub struct Part {
+    path: PathBuf,
+    becomes: PathBuf,
+    file: BufWriter<File>,
+    is_kept: bool,
+}
+
+impl Part {
+    pub fn create(becomes: &Path) -> Result<Part, Failure> {
+        let mut random = [0; 4];
+        getrandom::fill(&mut random)
+            .map_err(|error| Failure::new(Exit::Failure, format!("the system has no randomness: {error}")))?;
+        let path = becomes.with_added_extension(format!("{:08x}.part", u32::from_le_bytes(random)));
+        // Events can be anything: nobody else is to read them.
+        let file = OpenOptions::new().create_new(true).write(true).mode(FILE_MODE).open(&path);
+        let file = file.map_err(|error| file_flags::unwritable(&path, &error))?;
+        let file = BufWriter::with_capacity(256 << 10, file);
+        Ok(Part { path, becomes: becomes.to_owned(), file, is_kept: false })
+    }
+
+    /// Where it is until it gets its name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn becomes(&self) -> &Path {
+        &self.becomes
+    }
+
+    /// Makes durable what was written so far.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.file.get_ref().sync_all()
+    }
+
+    pub fn finish(mut self, is_forced: bool) -> Result<(), Failure> {
+        self.sync()?;
+        // A link is not made where a file is: one that has appeared meanwhile, perhaps by another export,
+        // stays.
+        let named = match is_forced {
+            true => fs::rename(&self.path, &self.becomes),
+            false => match fs::hard_link(&self.path, &self.becomes) {
+                // Not every file system has links. The name of the part goes when this is dropped.
+                Err(_) if !self.becomes.exists() => fs::rename(&self.path, &self.becomes),
+                linked => linked,
+            },
+        };
+        if named.is_err() && !is_forced && self.becomes.exists() {
+            self.is_kept = true;
+            return Err(Failure::usage(format!(
+                "{} was created in the meantime and is unchanged; the complete export is in {}",
+                self.becomes.display(),
+                self.path.display()
+            )));
+        }
+        named?;
+        sync_name(&self.becomes)?;
+        Ok(())
+    }
+}
+
+impl Write for Part {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for Part {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // After a rename there is none.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 #[cfg(test)]
