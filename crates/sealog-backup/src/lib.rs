@@ -7,6 +7,7 @@
 //! what it must not end behind: what old data directories prove ([`old_data`]) is a part of it, and [`tail`]
 //! takes over what they have behind the end of the backup.
 
+mod archive;
 mod check;
 mod copied;
 mod copy;
@@ -50,6 +51,11 @@ use clap::{ArgMatches, Command};
 use sealog_cli::exit::Failure;
 use shared::EXIT_CODES;
 
+pub use archive::{
+    Page as TenantPage, Part as TenantPart, export as export_tenant, export_command as tenant_export_command,
+    read_page as read_tenant, tenant_argument, verify as verify_tenant,
+    verify_command as tenant_verify_command,
+};
 pub use copy::command as copy_command;
 pub use create::{Take, Taken, create};
 pub use divergence::{Diverged, divergence};

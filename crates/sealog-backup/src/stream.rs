@@ -10,7 +10,7 @@ use tar::{Archive, EntryType, Header};
 
 use super::place::REPLICA;
 
-const BLOCK: usize = 512;
+pub(super) const BLOCK: usize = 512;
 /// The field has eleven octal digits.
 const BYTES_MAX: u64 = 0o77_777_777_777;
 /// Of a path in a stream that this program has written.
@@ -36,7 +36,7 @@ impl<W: Write> TarWriter<W> {
     }
 }
 
-fn header(name: &str, bytes: u64) -> io::Result<Header> {
+pub(super) fn header(name: &str, bytes: u64) -> io::Result<Header> {
     bounded(name, bytes)?;
     let mut header = Header::new_ustar();
     header.set_path(name)?;
@@ -101,7 +101,7 @@ pub(super) fn unpack(stream: impl Read, dir: &Path) -> Result<(), Failure> {
 
 /// Makes the end of the input an error. The crate would take it for the end of the archive, which two empty
 /// blocks mark.
-struct Endless<R>(R);
+pub(super) struct Endless<R>(pub(super) R);
 
 impl<R: Read> Read for Endless<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {

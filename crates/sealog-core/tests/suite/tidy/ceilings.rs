@@ -8,15 +8,15 @@ use super::{cycles, files_under, metadata, name, packages, read, root};
 
 /// Lines of code: no comments, no blank lines, no tests. Templates, styles and scripts are lines, too.
 const LINES: [(&str, usize); 18] = [
-    ("sealog", 6_500),
-    ("sealog-backup", 5_800),
+    ("sealog", 6_800),
+    ("sealog-backup", 6_600),
     ("sealog-bench", 6_700),
     ("sealog-cases", 5_700),
     ("sealog-cli", 6_200),
     ("sealog-client", 4_400),
     ("sealog-control", 9_000),
     ("sealog-core", 3_600),
-    ("sealog-dashboard", 15_500),
+    ("sealog-dashboard", 15_600),
     ("sealog-docs", 1_200),
     ("sealog-engine", 500),
     ("sealog-formats", 1_600),
