@@ -118,6 +118,21 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
     ("spool drop", ["spool drop > dropped.ndjson", "spool drop --held --yes"]),
     ("spool list", ["spool list", "spool list --spool /var/lib/shop/spool --metrics shop.prom"]),
     ("spool send", ["spool send", "spool send --held --rejects rejected.ndjson"]),
+    (
+        "tenant close",
+        [
+            "tenant close 7d444840-9dc0-41d1-b245-5ffdce74fad2 --name Acme --reason 'contract ended'",
+            "tenant close 7d444840-9dc0-41d1-b245-5ffdce74fad2 --name Acme --reason 'moved' --even-with-open-cases",
+        ],
+    ),
+    (
+        "tenant export",
+        [
+            "tenant export 7d444840-9dc0-41d1-b245-5ffdce74fad2 --output acme.tar",
+            "tenant export 7d444840-9dc0-41d1-b245-5ffdce74fad2 --output acme.tar --json --quiet",
+        ],
+    ),
+    ("tenant verify", ["tenant verify acme.tar", "tenant verify acme.tar --json"]),
     ("verify", ["verify --all --report verified.json", "verify --data /backup/copy-of-data"]),
 ];
 

@@ -22,6 +22,7 @@ mod reset;
 mod secret_files;
 mod serve;
 mod supervisor;
+mod tenant;
 mod traces;
 
 use std::process::ExitCode;
@@ -63,6 +64,7 @@ fn run(name: &str, matches: &ArgMatches) -> Result<ExitCode, Failure> {
         "reset" => reset::run(matches),
         "ops-user" => ops_user::run(matches),
         "migrate" => migrate::run(matches),
+        "tenant" => tenant::run(matches),
         "operator-token" => operator_token::run(matches),
         _ => unreachable!("every command that is described runs"),
     }
@@ -93,6 +95,7 @@ fn command() -> Command {
         .subcommand(accept_loss::command())
         .subcommand(reset::command())
         .subcommand(ops_user::command())
+        .subcommand(tenant::command())
         .subcommand(operator_token::command())
         .subcommands(backup::commands())
         .subcommands(sealog_cli::commands())

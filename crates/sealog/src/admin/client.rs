@@ -33,7 +33,7 @@ pub(crate) const OTHER_ANSWER: &str =
 
 /// Has a command done. An error is a text for the operator, with the code that the command ends with.
 pub(crate) fn run(settings: &Settings, request: &Request) -> Result<Answer, Failure> {
-    run_either(settings, &|| Ok(request.clone()), request)
+    Session::new(settings).run(request)
 }
 
 /// As [`run`], where a server that runs is asked something else than a stopped store. What comes before that
@@ -43,21 +43,48 @@ pub(crate) fn run_either(
     of_running: &dyn Fn() -> Result<Request, String>,
     of_stopped: &Request,
 ) -> Result<Answer, Failure> {
-    let until = Instant::now() + BUSY_WAIT;
-    loop {
-        if let Asked::Answered(answer) = ask(&settings.data_dir, of_running)? {
-            return answer;
-        }
-        match administer_stopped(settings, of_stopped)? {
-            Local::Done(answer) => return answer,
-            // A server has the store open and does not listen: it is starting or stopping.
-            Local::Busy(problem) if Instant::now() > until => {
-                let path = socket_path(&settings.data_dir);
-                let problem = format!("{problem}; it accepts no commands at {}", path.display());
-                return Err(Failure::new(Exit::Unavailable, problem));
+    Session::new(settings).ask(of_running, of_stopped)
+}
+
+/// Several questions one after the other: a stopped store is opened for the first and stays open.
+pub(crate) struct Session<'a> {
+    settings: &'a Settings,
+    stopped: Option<Stopped>,
+}
+
+impl Session<'_> {
+    pub(crate) fn new(settings: &Settings) -> Session<'_> {
+        Session { settings, stopped: None }
+    }
+
+    fn ask(
+        &mut self,
+        of_running: &dyn Fn() -> Result<Request, String>,
+        of_stopped: &Request,
+    ) -> Result<Answer, Failure> {
+        let until = Instant::now() + BUSY_WAIT;
+        loop {
+            if let Some(stopped) = &self.stopped {
+                return stopped.administer(of_stopped);
             }
-            Local::Busy(_) => std::thread::sleep(BUSY_POLL),
+            if let Asked::Answered(answer) = ask(&self.settings.data_dir, of_running)? {
+                return answer;
+            }
+            match Stopped::open(self.settings)? {
+                Local::Open(stopped) => self.stopped = Some(stopped),
+                // A server has the store open and does not listen: it is starting or stopping.
+                Local::Busy(problem) if Instant::now() > until => {
+                    let path = socket_path(&self.settings.data_dir);
+                    let problem = format!("{problem}; it accepts no commands at {}", path.display());
+                    return Err(Failure::new(Exit::Unavailable, problem));
+                }
+                Local::Busy(_) => std::thread::sleep(BUSY_POLL),
+            }
         }
+    }
+
+    pub(crate) fn run(&mut self, request: &Request) -> Result<Answer, Failure> {
+        self.ask(&|| Ok(request.clone()), request)
     }
 }
 
@@ -164,36 +191,54 @@ fn read<T: serde::de::DeserializeOwned>(lines: &mut impl BufRead) -> Result<Opti
 }
 
 enum Local {
-    Done(Result<Answer, Failure>),
+    Open(Stopped),
     /// Another process has the store. Why that is known.
     Busy(String),
 }
 
-/// Opens the store and does it. Meanwhile no server can start there.
-fn administer_stopped(settings: &Settings, request: &Request) -> Result<Local, Failure> {
-    let data_dir = &settings.data_dir;
-    let embedded = settings.store == Place::Embedded;
-    // A mistyped directory must not become a store.
-    if embedded && !data_dir.join("FORMAT").is_file() {
-        return Err(Failure::usage(format!("there is no store in {}", data_dir.display())));
+/// A store that this process has opened. Meanwhile no server can start there.
+struct Stopped {
+    host: Host,
+    runtime: tokio::runtime::Runtime,
+    /// Of the data directory, where the store has none on it: let go when the store is closed.
+    _lock: Option<fs::File>,
+}
+
+impl Stopped {
+    fn open(settings: &Settings) -> Result<Local, Failure> {
+        let data_dir = &settings.data_dir;
+        let embedded = settings.store == Place::Embedded;
+        // A mistyped directory must not become a store.
+        if embedded && !data_dir.join("FORMAT").is_file() {
+            return Err(Failure::usage(format!("there is no store in {}", data_dir.display())));
+        }
+        let lock = if embedded { Ok(None) } else { if_there(lock_directory(data_dir)) };
+        let lock = match lock {
+            Ok(Some(None)) => return Ok(Local::Busy("another process uses the data directory".into())),
+            Ok(lock) => lock.flatten(),
+            Err(error) => return Err(format!("{}: {error}", data_dir.display()).into()),
+        };
+        let world: Arc<dyn World> = Arc::new(SystemWorld);
+        let options = settings.open_options();
+        let opened = match Opened::open(&settings.store, data_dir, options, Arc::clone(&world)) {
+            Ok(opened) => opened,
+            Err(unopened) if unopened.locked => return Ok(Local::Busy(unopened.to_string())),
+            Err(unopened) => return Err(sealog_backup::unopened(unopened)),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let (app_url, console_url) = (settings.app_url(), settings.console_url());
+        let host = Host { opened, world, app_url, console_url, wake: Wake::default() };
+        Ok(Local::Open(Stopped { host, runtime, _lock: lock }))
     }
-    let lock = if embedded { Ok(None) } else { if_there(lock_directory(data_dir)) };
-    let _lock = match lock {
-        Ok(Some(None)) => return Ok(Local::Busy("another process uses the data directory".into())),
-        Ok(lock) => lock,
-        Err(error) => return Err(format!("{}: {error}", data_dir.display()).into()),
-    };
-    let world: Arc<dyn World> = Arc::new(SystemWorld);
-    let opened = match Opened::open(&settings.store, data_dir, settings.open_options(), Arc::clone(&world)) {
-        Ok(opened) => opened,
-        Err(unopened) if unopened.locked => return Ok(Local::Busy(unopened.to_string())),
-        Err(unopened) => return Err(sealog_backup::unopened(unopened)),
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    let (app_url, console_url) = (settings.app_url(), settings.console_url());
-    let host = Host { opened, world, app_url, console_url, wake: Wake::default() };
-    let done = runtime.block_on(administer(&host, request.clone()));
-    host.opened.close();
-    Ok(Local::Done(done))
+
+    fn administer(&self, request: &Request) -> Result<Answer, Failure> {
+        self.runtime.block_on(administer(&self.host, request.clone()))
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.host.opened.close();
+    }
 }

@@ -19,3 +19,4 @@ pub(crate) mod ops_user;
 mod protocol;
 pub(crate) mod reset;
 pub(crate) mod socket;
+pub(crate) mod tenant;

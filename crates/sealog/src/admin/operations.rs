@@ -4,7 +4,7 @@ use sealog_cli::exit::Failure;
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
-use super::{divergence, inspect, loss, moment, ops_user, reset};
+use super::{divergence, inspect, loss, moment, ops_user, reset, tenant};
 
 /// What an operator can ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +16,8 @@ pub(crate) enum Request {
     Inspect,
     TakeMoment(moment::Request),
     RecordDivergence(sealog_backup::Diverged),
+    ReadTenant(tenant::Read),
+    CloseTenant(tenant::Close),
 }
 
 impl Request {
@@ -28,7 +30,14 @@ impl Request {
             Request::Inspect => "doctor",
             Request::TakeMoment(_) => "backup",
             Request::RecordDivergence(_) => "replicate --divergence",
+            Request::ReadTenant(_) => "tenant export",
+            Request::CloseTenant(_) => "tenant close",
         }
+    }
+
+    /// Whether it is one of the many by which a command goes on, of which the first is logged.
+    pub(super) fn goes_on(&self) -> bool {
+        matches!(self, Request::ReadTenant(read) if read.part != sealog_backup::TenantPart::Chains)
     }
 }
 
@@ -42,6 +51,8 @@ pub(crate) enum Answer {
     TakeMoment(sealog_backup::Taken),
     /// Whether there is such a tenant.
     RecordDivergence(bool),
+    ReadTenant(sealog_backup::TenantPage),
+    CloseTenant(tenant::Done),
 }
 
 /// Does what a command asks. An error is a text for the operator, with the code that the command ends with.
@@ -57,5 +68,7 @@ pub(super) async fn administer(host: &Host, request: Request) -> Result<Answer, 
         Request::RecordDivergence(diverged) => {
             divergence::record(host, &diverged).await.map(Answer::RecordDivergence)
         }
+        Request::ReadTenant(request) => tenant::read(host, request).await.map(Answer::ReadTenant),
+        Request::CloseTenant(request) => tenant::close(host, request).await.map(Answer::CloseTenant),
     }
 }

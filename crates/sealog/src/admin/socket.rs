@@ -205,7 +205,9 @@ async fn converse(stream: &mut UnixStream, host: &Host, owner: u32) -> io::Resul
         Err(problem) => Reply::Failed(problem),
         Ok(request) => {
             let command = request.name();
-            tracing::info!(command, uid, pid, "received an administrative command");
+            if !request.goes_on() {
+                tracing::info!(command, uid, pid, "received an administrative command");
+            }
             match timeout(WORK_DEADLINE, administer(host, request)).await {
                 Ok(done) => {
                     if let Err(failure) = &done {

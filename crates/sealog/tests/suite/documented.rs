@@ -324,6 +324,21 @@ fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
                 let said = operate(&stage.data, &[], &text);
                 assert!(said.starts_with(&format!("http://{}/app/reset", stage.address)), "{said}");
             }
+            "## A tenant leaves" => {
+                let stage = Stage::new();
+                let (_, made, _) = stage.operate(&["admin", "tenant", "create", "Acme", "--json"]);
+                let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+                let tenant = made["tenant_id"].as_str().unwrap();
+                let text = with(
+                    &text,
+                    &[
+                        ("7d444840-9dc0-41d1-b245-5ffdce74fad2", tenant),
+                        ("acme.tar", &*stage.path("acme.tar")),
+                    ],
+                );
+                let said = operate(&stage.data, &[], &text);
+                assert!(said.contains("revoked 0 keys and ended 0 memberships"), "{said}");
+            }
             "### Accepting a loss" => {
                 let (_dir, data) = data_dir();
                 let (_, project, _) = with_a_loss(&data);

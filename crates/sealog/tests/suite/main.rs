@@ -30,6 +30,7 @@ mod shippers;
 mod spool;
 mod support;
 mod system_chain;
+mod tenant;
 mod terminal;
 mod tls;
 mod traces;
