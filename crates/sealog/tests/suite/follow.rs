@@ -386,6 +386,26 @@ fn a_follower_that_is_asked_to_stop_leaves_the_cursor_at_the_end_of_the_file() {
     assert!(std::fs::read_to_string(&out).unwrap() == all_lines(&stage));
 }
 
+/// As logrotate does it: the file is moved away, and the follower is told.
+#[test]
+fn sighup_makes_a_rotating_follower_go_on_in_a_new_file_and_no_event_is_missing_or_there_twice() {
+    let stage = Stage::new();
+    let (out, moved) = (stage.path("out"), stage.path("moved"));
+    log(&stage, 10);
+    let mut child = follow(&stage, &["--output", &out, "--rotate", "1G", "--interval", "1"]);
+    let written = |path: &str| std::fs::read_to_string(path).unwrap_or_default().lines().count();
+    eventually("what is there is written", || written(&out) == 10);
+    std::fs::rename(&out, &moved).unwrap();
+    signal(child.id(), "-HUP");
+    eventually("there is a new file", || Path::new(&out).exists());
+    log(&stage, 5);
+    eventually("what is new is in the new file", || written(&out) == 5);
+    signal(child.id(), "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let both = [&moved, &out].map(|path| std::fs::read_to_string(path).unwrap()).concat();
+    assert!(both == all_lines(&stage));
+}
+
 #[test]
 fn a_quiet_follower_says_that_the_service_is_away_and_no_more() {
     for (flag, talk) in [("--quiet", false), ("--no-input", true)] {

@@ -159,6 +159,29 @@ fn log_ids_are_printed_while_the_next_line_is_waited_for() {
 }
 
 #[test]
+fn what_waits_in_the_spool_is_sent_while_the_input_is_silent() {
+    let mut stage = Stage::new();
+    let spool = stage.path("spool");
+    stage.stop();
+    let args = ["log", "--file", "-", "--spool", &spool, "--retries", "0"];
+    assert_eq!(stage.piped(&args, &lines(3)).0, Some(5));
+    // Nobody answers when it starts, and nothing arrives on its input.
+    let (mut child, input) = begun(stage.command(&args));
+    let mut noted = BufReader::new(child.stderr.take().unwrap());
+    let noted = ends("it says that nobody answers", move || {
+        let mut line = String::new();
+        noted.read_line(&mut line).unwrap();
+        (line, noted)
+    });
+    assert!(noted.0.contains("cannot reach"), "{}", noted.0);
+    stage.restart();
+    eventually("the events of the spool are sealed", || stage.events().len() == 3);
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(files(&spool), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn a_second_signal_ends_it_at_once() {
     let stage = Stage::new();
     let (_listener, url) = silent();
