@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use sealog_store::postgres::{Options, PostgresStore};
-use sealog_testing::{Skewed, until_acknowledged};
+use sealog_testing::{Skewed, live, until_acknowledged};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,7 +27,7 @@ fn main() {
             scope.spawn(move || {
                 for n in 0.. {
                     let nonce = format!("{name}t{thread}n{n}");
-                    let receipt = until_acknowledged(store, &nonce, &AtomicBool::new(false));
+                    let receipt = until_acknowledged(store, live(), &nonce, &AtomicBool::new(false));
                     let receipt = receipt.expect("it is never enough");
                     let mut out = std::io::stdout().lock();
                     writeln!(out, "acked {nonce} {} {}", receipt.first_seq, receipt.hash)

@@ -10,7 +10,7 @@ use sealog_core::query::{Filter, SeqRange};
 use sealog_core::verify::{Item, Verdict};
 use sealog_store::{Append, Appended, IdempotencyKey, List, Range, Receipt, Reserved, Store, StoreError};
 
-use crate::drafts::{key, live, login};
+use crate::drafts::{key, login};
 use crate::waiting::wait;
 
 pub fn append(store: &dyn Store, chain: ChainId, drafts: Vec<Draft>) -> Receipt {
@@ -58,14 +58,19 @@ pub enum Outcome {
 
 /// Appends an event whose actor is the nonce, again and again under the same key, until it is acknowledged or
 /// enough is enough.
-pub fn until_acknowledged(store: &dyn Store, nonce: &str, enough: &AtomicBool) -> Option<Receipt> {
+pub fn until_acknowledged(
+    store: &dyn Store,
+    chain: ChainId,
+    nonce: &str,
+    enough: &AtomicBool,
+) -> Option<Receipt> {
     let key = key(&format!("key of {nonce}"), nonce);
     loop {
-        let reserved = wait(store.reserve(live(), key));
+        let reserved = wait(store.reserve(chain, key));
         let done = match reserved {
             Ok(Reserved::Fresh(reservation)) => {
                 let idempotency = Some((reservation, Ulid(1)));
-                wait(store.append(Append { chain: live(), drafts: vec![login(nonce)], idempotency }))
+                wait(store.append(Append { chain, drafts: vec![login(nonce)], idempotency }))
             }
             Ok(Reserved::Replay(receipt)) => Ok(Appended::Replayed(receipt)),
             Ok(other) => panic!("{nonce}: {other:?}"),

@@ -47,9 +47,35 @@ const NEW_DATA: &str = "initdb -D data -A trust -U owner -E UTF8 --locale=C.UTF-
 pub struct Cluster {
     pub port: u16,
     pub dir: PathBuf,
+    data: PathBuf,
+    log: PathBuf,
     bin: PathBuf,
     /// Its end of the pipe closes with this process. None if the cluster belongs to the run.
     _keeper: Option<Child>,
+}
+
+/// A Citus cluster that somebody has started, as `just citus DIR` says: its coordinator and its workers. Its
+/// file `nodes` has a line for each, the coordinator first: its name, which is that of its data, and its
+/// port. The file `bin` says where the programs are.
+pub fn citus() -> (&'static Cluster, &'static [Cluster]) {
+    static SHARED: OnceLock<Vec<Cluster>> = OnceLock::new();
+    let nodes = SHARED.get_or_init(|| {
+        let dir = std::env::var("SEALOG_TEST_CITUS").expect("SEALOG_TEST_CITUS names a cluster's directory");
+        let dir = PathBuf::from(dir);
+        let read = |file: &str| std::fs::read_to_string(dir.join(file)).unwrap();
+        let bin = PathBuf::from(read("bin").trim());
+        let node = |line: &str| {
+            let (name, port) = line.split_once(' ').expect("a node is NAME PORT");
+            let (data, log) = (dir.join(name), dir.join(format!("{name}.log")));
+            let port = port.parse().unwrap();
+            let node = Cluster { port, dir: dir.clone(), data, log, bin: bin.clone(), _keeper: None };
+            // Fails where it is there already.
+            node.try_sql("postgres", "postgres", "CREATE ROLE owner SUPERUSER LOGIN");
+            node
+        };
+        read("nodes").lines().map(node).collect()
+    });
+    nodes.split_first().expect("there is a coordinator")
 }
 
 /// The cluster that tests share, those of other programs too: a test that stops it or changes its settings
@@ -70,7 +96,11 @@ impl Cluster {
 
     fn at(address: &str) -> Cluster {
         let (port, dir) = address.split_once(':').expect("an address is PORT:DIRECTORY");
-        Cluster { port: port.parse().unwrap(), dir: dir.into(), bin: programs(), _keeper: None }
+        Cluster::in_dir(port.parse().unwrap(), dir.into(), programs(), None)
+    }
+
+    fn in_dir(port: u16, dir: PathBuf, bin: PathBuf, keeper: Option<Child>) -> Cluster {
+        Cluster { port, data: dir.join("data"), log: dir.join("log"), dir, bin, _keeper: keeper }
     }
 
     /// Starts a cluster with further lines for `postgresql.conf`.
@@ -129,8 +159,7 @@ impl Cluster {
 
     /// Makes a standby a primary.
     pub fn promote(&self) {
-        let data = self.dir.join("data");
-        let promoted = self.run("pg_ctl", &["-D", data.to_str().unwrap(), "-w", "promote"]);
+        let promoted = self.run("pg_ctl", &["-D", self.data.to_str().unwrap(), "-w", "promote"]);
         assert!(promoted.status.success(), "{}", String::from_utf8_lossy(&promoted.stderr));
     }
 
@@ -165,7 +194,7 @@ impl Cluster {
             let mut said = String::new();
             for line in BufReader::new(keeper.stdout.take().unwrap()).lines().map_while(Result::ok) {
                 if line == "ready" {
-                    return Cluster { port, dir, bin, _keeper: Some(keeper) };
+                    return Cluster::in_dir(port, dir, bin, Some(keeper));
                 }
                 said.push_str(&line);
                 said.push('\n');
@@ -183,10 +212,7 @@ impl Cluster {
 
     /// A new, empty database.
     pub fn database(&'static self) -> Database {
-        static NEXT: AtomicUsize = AtomicUsize::new(1);
-        let name = format!("test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
-        self.sql("postgres", &format!("CREATE DATABASE {name}"));
-        Database { cluster: self, name }
+        Database::on(self, &[])
     }
 
     /// What a statement returns: rows in lines, columns apart by `|`. Fails the test if it fails.
@@ -228,7 +254,7 @@ impl Cluster {
     /// Puts a copy of a file into the cluster's directory, for its eyes only.
     pub fn adopt(&self, from: &Path, to: &str) {
         use std::os::unix::fs::{MetadataExt, PermissionsExt};
-        let (to, owner) = (self.dir.join(to), std::fs::metadata(self.dir.join("data")).unwrap());
+        let (to, owner) = (self.dir.join(to), std::fs::metadata(&self.data).unwrap());
         std::fs::copy(from, &to).unwrap();
         std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600)).unwrap();
         std::os::unix::fs::chown(&to, Some(owner.uid()), Some(owner.gid())).unwrap();
@@ -236,13 +262,12 @@ impl Cluster {
 
     /// The process id of the server, while there is one.
     pub fn postmaster(&self) -> Option<u32> {
-        let text = std::fs::read_to_string(self.dir.join("data/postmaster.pid")).ok()?;
+        let text = std::fs::read_to_string(self.data.join("postmaster.pid")).ok()?;
         text.lines().next()?.trim().parse().ok()
     }
 
     pub fn stop(&self, mode: &str) {
-        let data = self.dir.join("data");
-        self.run("pg_ctl", &["-D", data.to_str().unwrap(), "-m", mode, "-w", "stop"]);
+        self.run("pg_ctl", &["-D", self.data.to_str().unwrap(), "-m", mode, "-w", "stop"]);
     }
 
     /// Ends the server without warning, and waits until nothing is left of it.
@@ -258,24 +283,31 @@ impl Cluster {
         });
         // Its number is taken until whoever adopted the process has noticed its end, which can take a minute.
         // Until then these files would keep the next server from starting.
-        for lock in ["data/postmaster.pid".to_owned(), format!(".s.PGSQL.{}.lock", self.port)] {
-            std::fs::remove_file(self.dir.join(lock)).unwrap();
+        let socket = self.dir.join(format!(".s.PGSQL.{}.lock", self.port));
+        for lock in [self.data.join("postmaster.pid"), socket] {
+            std::fs::remove_file(lock).unwrap();
         }
     }
 
     /// The server's processes all work in the directory of its data. Those that have ended work nowhere.
     fn processes(&self) -> Vec<String> {
-        let data = self.dir.join("data").canonicalize().unwrap();
+        let data = self.data.canonicalize().unwrap();
         let all = std::fs::read_dir("/proc").unwrap().flatten();
         all.filter(|process| std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == data))
             .map(|process| process.file_name().into_string().unwrap())
             .collect()
     }
 
+    /// What the server has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
     /// Starts the server again.
     pub fn restart(&self) {
-        let (data, log) = (self.dir.join("data"), self.dir.join("log"));
-        let args = ["-D", data.to_str().unwrap(), "-w", "-t", "60", "-l", log.to_str().unwrap(), "start"];
+        let [data, log] = [&self.data, &self.log].map(|path| path.to_str().unwrap());
+        let port = format!("-p {}", self.port);
+        let args = ["-D", data, "-o", &port, "-w", "-t", "60", "-l", log, "start"];
         let started = self.run("pg_ctl", &args);
         let said = std::fs::read_to_string(log).unwrap_or_default();
         let end: Vec<&str> = said.lines().rev().take(20).collect();
@@ -338,10 +370,52 @@ impl Pooler {
 #[derive(Debug)]
 pub struct Database {
     cluster: &'static Cluster,
+    /// Those that have it too, of a Citus cluster.
+    workers: &'static [Cluster],
     pub name: String,
 }
 
 impl Database {
+    /// A new, empty one on a Citus cluster, with the extension on each node and all of them known to the
+    /// coordinator.
+    pub fn on_citus() -> Database {
+        let (coordinator, workers) = citus();
+        let database = Database::on(coordinator, workers);
+        for node in database.nodes() {
+            node.sql(&database.name, "CREATE EXTENSION citus");
+        }
+        database.sql(&format!("SELECT citus_set_coordinator_host('127.0.0.1', {})", coordinator.port));
+        for worker in workers {
+            database.sql(&format!("SELECT citus_add_node('127.0.0.1', {})", worker.port));
+        }
+        // Enough for every worker to have some.
+        database.sql(&format!("ALTER DATABASE {} SET citus.shard_count = 4", database.name));
+        database
+    }
+
+    fn on(cluster: &'static Cluster, workers: &'static [Cluster]) -> Database {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        let name = format!("test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
+        let database = Database { cluster, workers, name };
+        for node in database.nodes() {
+            node.sql("postgres", &format!("CREATE DATABASE {}", database.name));
+        }
+        database
+    }
+
+    pub fn coordinator(&self) -> &'static Cluster {
+        self.cluster
+    }
+
+    pub fn workers(&self) -> &'static [Cluster] {
+        self.workers
+    }
+
+    /// The cluster, or the nodes of one of Citus.
+    fn nodes(&self) -> impl Iterator<Item = &'static Cluster> {
+        std::iter::once(self.cluster).chain(self.workers)
+    }
+
     pub fn url(&self) -> String {
         self.cluster.url(&self.name)
     }
@@ -382,8 +456,10 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        let _ =
-            self.cluster.try_sql("owner", "postgres", &format!("DROP DATABASE {} WITH (FORCE)", self.name));
+        for node in self.nodes() {
+            let drop = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
+            let _ = node.try_sql("owner", "postgres", &drop);
+        }
     }
 }
 

@@ -53,6 +53,18 @@ macro_rules! conformance {
                 super::$rules::$rule(&store, &world);
             })*)*
         }
+        mod on_citus {
+            $(mod $rules {
+                use crate::conformance::*;
+                $(#[test]
+                #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+                fn $rule() {
+                    let (world, database) = (StillWorld::new(), citus_database());
+                    let store = PostgresStore::open(&database.url(), &on_postgres(&world)).unwrap();
+                    $rules::$rule(&store, &world);
+                })*
+            })*
+        }
         mod reference {
             $($(#[test] fn $rule() {
                 let world = super::StillWorld::new();
@@ -60,6 +72,13 @@ macro_rules! conformance {
             })*)*
         }
     };
+}
+
+/// With the tables of events, spread over the workers.
+pub(crate) fn citus_database() -> postgres::Database {
+    let database = postgres::Database::on_citus();
+    sealog_store::postgres::migrate(&database.url(), true).unwrap();
+    database
 }
 
 conformance! {
@@ -143,8 +162,20 @@ macro_rules! losses {
         mod postgres_loses {
             $($(#[test] fn $rule() {
                 let world = super::StillWorld::new();
-                super::$rules::$rule(&mut super::LossyPostgres::new(&world), &world);
+                let database = super::postgres::cluster().database();
+                super::$rules::$rule(&mut super::LossyPostgres::on(database, &world), &world);
             })*)*
+        }
+        mod on_citus_loses {
+            $(mod $rules {
+                use crate::conformance::*;
+                $(#[test]
+                #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+                fn $rule() {
+                    let world = StillWorld::new();
+                    $rules::$rule(&mut LossyPostgres::on(citus_database(), &world), &world);
+                })*
+            })*
         }
         mod reference_loses {
             $($(#[test] fn $rule() {
@@ -283,8 +314,7 @@ struct LossyPostgres {
 }
 
 impl LossyPostgres {
-    fn new(world: &Arc<StillWorld>) -> LossyPostgres {
-        let database = postgres::cluster().database();
+    fn on(database: postgres::Database, world: &Arc<StillWorld>) -> LossyPostgres {
         let store = Some(PostgresStore::open(&database.url(), &on_postgres(world)).unwrap());
         LossyPostgres { database, world: Arc::clone(world), store }
     }

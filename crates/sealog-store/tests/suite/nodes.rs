@@ -21,12 +21,44 @@ use sealog_testing::postgres::{Cluster, Database, cluster};
 use sealog_testing::wire::{Told, Wire};
 use sealog_testing::*;
 
+use crate::conformance::citus_database;
+
 fn options(skew_ms: i64) -> Options {
     Options { connections: 8, world: Arc::new(Skewed(skew_ms)), ..Options::default() }
 }
 
 fn node(url: &str, skew_ms: i64) -> PostgresStore {
     PostgresStore::open(url, &options(skew_ms)).unwrap()
+}
+
+/// Runs each rule on a database of its own.
+macro_rules! on_each_database {
+    ($($rule:ident)*) => {
+        mod on_postgres {
+            $(#[test] fn $rule() {
+                super::$rule(&super::cluster().database());
+            })*
+        }
+        mod on_citus {
+            $(#[test]
+            #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+            fn $rule() {
+                super::$rule(&super::citus_database());
+            })*
+        }
+    };
+}
+
+on_each_database! {
+    three_nodes_with_different_clocks_form_one_line_and_each_reads_what_any_has_acknowledged
+    the_same_request_on_all_nodes_at_once_is_one_event
+    a_key_that_another_node_has_taken_in_the_meantime_is_decided_under_the_lock
+    three_processes_on_one_hot_chain_and_kill_9_of_each_lose_nothing
+    a_node_proves_the_loss_of_its_event_although_another_has_sealed_events_in_its_place
+    a_loss_that_is_accepted_is_the_next_event_and_every_node_goes_on_whatever_it_knows
+    an_acceptance_covers_nothing_that_was_acknowledged_after_it
+    a_retry_of_a_request_whose_events_were_lost_and_accepted_is_stored
+    an_acceptance_waits_for_the_chains_lock_and_appends_go_on_behind_it
 }
 
 const TEN_MINUTES_MS: i64 = 600_000;
@@ -49,9 +81,9 @@ fn line(store: &dyn Store) -> Vec<sealog_core::event::StoredEvent> {
 
 // ---- One hot chain --------------------------------------------------------------------------------------
 
-#[test]
-fn three_nodes_with_different_clocks_form_one_line_and_each_reads_what_any_has_acknowledged() {
-    let database = cluster().database();
+fn three_nodes_with_different_clocks_form_one_line_and_each_reads_what_any_has_acknowledged(
+    database: &Database,
+) {
     let nodes = SKEWS_MS.map(|skew_ms| node(&database.url(), skew_ms));
     std::thread::scope(|scope| {
         for (n, writer) in nodes.iter().enumerate() {
@@ -84,9 +116,7 @@ fn three_nodes_with_different_clocks_form_one_line_and_each_reads_what_any_has_a
     }
 }
 
-#[test]
-fn the_same_request_on_all_nodes_at_once_is_one_event() {
-    let database = cluster().database();
+fn the_same_request_on_all_nodes_at_once_is_one_event(database: &Database) {
     let nodes = SKEWS_MS.map(|skew_ms| node(&database.url(), skew_ms));
     let sealed: Mutex<HashMap<usize, Vec<Receipt>>> = Mutex::default();
     let (replays, in_flight) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -214,9 +244,7 @@ fn a_chain_that_changed_while_its_row_was_waited_for_is_looked_at_again() {
     assert_eq!(line(&store).len(), 2);
 }
 
-#[test]
-fn a_key_that_another_node_has_taken_in_the_meantime_is_decided_under_the_lock() {
-    let database = cluster().database();
+fn a_key_that_another_node_has_taken_in_the_meantime_is_decided_under_the_lock(database: &Database) {
     let [one, two] = [node(&database.url(), 0), node(&database.url(), 0)];
     let reserve = |store: &PostgresStore, body| match wait(store.reserve(live(), key("k", body))).unwrap() {
         Reserved::Fresh(reservation) => reservation,
@@ -319,9 +347,7 @@ fn check_ledger(store: &dyn Store, acked: &[(String, u64, String)]) -> usize {
     events.len()
 }
 
-#[test]
-fn three_processes_on_one_hot_chain_and_kill_9_of_each_lose_nothing() {
-    let database = cluster().database();
+fn three_processes_on_one_hot_chain_and_kill_9_of_each_lose_nothing(database: &Database) {
     let store = node(&database.url(), 0);
     let mut acked = Vec::new();
     for round in 0..2 {
@@ -330,7 +356,7 @@ fn three_processes_on_one_hot_chain_and_kill_9_of_each_lose_nothing() {
         eventually("each process gets somewhere", || nodes.iter().all(|node| node.count() >= 40));
         acked.extend(nodes.into_iter().flat_map(Node::kill));
     }
-    await_killed(&database);
+    await_killed(database);
     let events = check_ledger(&store, &acked);
     println!("processes=6 acked={} events={events} lost=0 duplicated=0", acked.len());
     // Nobody is left behind with a lock.
@@ -811,7 +837,7 @@ const KILLS: u64 = 8;
 fn hammer(store: &dyn Store, name: &str, ledger: &Mutex<Vec<(String, u64, String)>>, enough: &AtomicBool) {
     for i in 0.. {
         let nonce = format!("{name}i{i}");
-        let Some(receipt) = until_acknowledged(store, &nonce, enough) else { return };
+        let Some(receipt) = until_acknowledged(store, live(), &nonce, enough) else { return };
         ledger.lock().unwrap().push((nonce, receipt.first_seq, receipt.hash.to_string()));
         if enough.load(Ordering::SeqCst) {
             return;
@@ -991,7 +1017,8 @@ fn a_failover_that_lost_acknowledged_events_is_noticed_and_nothing_is_sealed_ove
 fn fail_over_to(database: &Database, seq: u64) {
     database.sql(&format!(
         "BEGIN; DELETE FROM sealog.events WHERE chain_seq > {seq}; DELETE FROM sealog.idempotency WHERE first_seq > {seq};
-         UPDATE sealog.chains SET (chain_seq, log_id, hash) = (SELECT chain_seq, log_id, hash FROM sealog.events WHERE chain_seq = {seq}); COMMIT"
+         UPDATE sealog.chains c SET chain_seq = e.chain_seq, log_id = e.log_id, hash = e.hash FROM sealog.events e
+             WHERE e.chain_id = c.chain_id AND e.chain_seq = {seq}; COMMIT"
     ));
 }
 
@@ -1012,12 +1039,11 @@ fn acknowledged(receipt: &Receipt) -> sealog_core::chain::Head {
 
 const UNPROVEN: fn() -> StoreError = || StoreError::HeadUnproven { chain: live() };
 
-#[test]
-fn a_node_proves_the_loss_of_its_event_although_another_has_sealed_events_in_its_place() {
-    let (database, marks) = (cluster().database(), tempfile::tempdir().unwrap());
-    let (a, b) = (marked(&database, marks.path()), node(&database.url(), 0));
+fn a_node_proves_the_loss_of_its_event_although_another_has_sealed_events_in_its_place(database: &Database) {
+    let marks = tempfile::tempdir().unwrap();
+    let (a, b) = (marked(database, marks.path()), node(&database.url(), 0));
     let lost = append_many(&a, 96);
-    fail_over_to(&database, 95);
+    fail_over_to(database, 95);
     // B knows of nothing, and seals other events in the same places.
     assert_eq!(append_many(&b, 10).last_seq(), 105);
     let at_96 = list(&b, live(), &Filter::default(), Some(97), 1).remove(0);
@@ -1045,7 +1071,7 @@ fn a_node_proves_the_loss_of_its_event_although_another_has_sealed_events_in_its
     assert_eq!(try_append(&a, live(), vec![login("over it")]), Err(UNPROVEN()));
     drop(a);
     database.sql(clear);
-    let a = marked(&database, marks.path());
+    let a = marked(database, marks.path());
     assert_eq!(a.findings().len(), 1);
     assert_eq!(try_append(&a, live(), vec![login("over it")]), Err(UNPROVEN()));
     assert_eq!(
@@ -1093,11 +1119,9 @@ fn events_that_were_lost_and_are_there_again_let_the_chain_go_on() {
     eventually("the finding is gone", || a.findings().is_empty());
 }
 
-#[test]
-fn a_loss_that_is_accepted_is_the_next_event_and_every_node_goes_on_whatever_it_knows() {
-    let database = cluster().database();
+fn a_loss_that_is_accepted_is_the_next_event_and_every_node_goes_on_whatever_it_knows(database: &Database) {
     let marks: [_; 3] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
-    let [a, b, c] = marks.each_ref().map(|dir| marked(&database, dir.path()));
+    let [a, b, c] = marks.each_ref().map(|dir| marked(database, dir.path()));
     append_many(&a, 5);
     append_many(&b, 1);
     let lost = append_many(&c, 2);
@@ -1110,7 +1134,7 @@ fn a_loss_that_is_accepted_is_the_next_event_and_every_node_goes_on_whatever_it_
     assert_valid(&a, live(), 8);
 
     // A keeps what it knows, B knows of event 6 and C of event 8, which are lost.
-    fail_over_to(&database, 5);
+    fail_over_to(database, 5);
     assert_eq!(try_append(&b, live(), vec![login("x")]), Err(UNPROVEN()));
     assert_eq!(try_append(&c, live(), vec![login("x")]), Err(UNPROVEN()));
     eventually("all know", || [&a, &b, &c].iter().all(|node| node.findings().len() == 1));
@@ -1132,31 +1156,29 @@ fn a_loss_that_is_accepted_is_the_next_event_and_every_node_goes_on_whatever_it_
     // Each of the others has a proof of its own, running or started again, and learns from the chain that it
     // was dealt with.
     assert_eq!(append(&c, live(), vec![login("c")]).first_seq, 7);
-    let b = marked(&database, marks[1].path());
+    let b = marked(database, marks[1].path());
     assert_eq!(append(&b, live(), vec![login("b")]).first_seq, 8);
     assert_eq!(append(&a, live(), vec![login("a")]).first_seq, 9);
     eventually("no finding is left", || [&a, &b, &c].iter().all(|node| node.findings().is_empty()));
     drop((a, b, c));
     for dir in &marks {
-        assert_eq!(marked(&database, dir.path()).findings(), []);
+        assert_eq!(marked(database, dir.path()).findings(), []);
     }
-    let again = wait(marked(&database, marks[2].path()).accept_loss(live(), "again".into()));
+    let again = wait(marked(database, marks[2].path()).accept_loss(live(), "again".into()));
     assert!(matches!(again, Err(StoreError::Refused(_))), "{again:?}");
 }
 
-#[test]
-fn an_acceptance_covers_nothing_that_was_acknowledged_after_it() {
-    let database = cluster().database();
+fn an_acceptance_covers_nothing_that_was_acknowledged_after_it(database: &Database) {
     let [a, b] = [node(&database.url(), 0), node(&database.url(), 0)];
     append_many(&a, 10);
-    fail_over_to(&database, 7);
+    fail_over_to(database, 7);
     assert_eq!(try_append(&a, live(), vec![login("x")]), Err(UNPROVEN()));
     let accepted = wait(b.accept_loss(live(), "first".into())).unwrap();
     assert_eq!(accepted.first_seq, 8);
     // Sealed in a place that the acceptance gives up, but after it; then lost in its turn.
     let lost = append(&a, live(), vec![login("nine")]);
     assert_eq!(lost.first_seq, 9);
-    fail_over_to(&database, 8);
+    fail_over_to(database, 8);
     append(&b, live(), vec![login("another nine")]);
     assert_eq!(try_append(&a, live(), vec![login("x")]), Err(UNPROVEN()));
     let accepted = wait(a.accept_loss(live(), "second".into())).unwrap();
@@ -1170,9 +1192,7 @@ fn an_acceptance_covers_nothing_that_was_acknowledged_after_it() {
     assert_valid(&a, live(), 12);
 }
 
-#[test]
-fn a_retry_of_a_request_whose_events_were_lost_and_accepted_is_stored() {
-    let database = cluster().database();
+fn a_retry_of_a_request_whose_events_were_lost_and_accepted_is_stored(database: &Database) {
     let store = node(&database.url(), 0);
     append_many(&store, 3);
     let (key, drafts) = (key("k", "b"), || vec![login("again"); 2]);
@@ -1191,12 +1211,10 @@ fn a_retry_of_a_request_whose_events_were_lost_and_accepted_is_stored() {
     assert_eq!(store.findings(), []);
 }
 
-#[test]
-fn an_acceptance_waits_for_the_chains_lock_and_appends_go_on_behind_it() {
-    let database = cluster().database();
+fn an_acceptance_waits_for_the_chains_lock_and_appends_go_on_behind_it(database: &Database) {
     let [a, b] = [node(&database.url(), 0), node(&database.url(), 0)];
     append_many(&a, 20);
-    fail_over_to(&database, 12);
+    fail_over_to(database, 12);
     assert_eq!(try_append(&a, live(), vec![login("x")]), Err(UNPROVEN()));
     let accepted = AtomicU64::new(0);
     std::thread::scope(|scope| {
