@@ -5,6 +5,11 @@
 -- With rows in the tables Citus moves them, and nothing can be written until it is done.
 
 CREATE EXTENSION IF NOT EXISTS citus;
+-- Which store this is: a copy on every node, so that a server that connects to a worker knows it is the right one.
+CREATE TABLE IF NOT EXISTS sealog.identity (store_id uuid PRIMARY KEY);
+SELECT create_reference_table('sealog.identity')
+    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = 'sealog.identity'::regclass);
+INSERT INTO sealog.identity SELECT store_id FROM sealog.store ON CONFLICT DO NOTHING;
 SELECT create_distributed_table('sealog.chains', 'chain_id')
     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = 'sealog.chains'::regclass);
 SELECT create_distributed_table('sealog.events', 'chain_id', colocate_with => 'sealog.chains')

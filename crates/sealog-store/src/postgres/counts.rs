@@ -110,7 +110,7 @@ impl Inner {
         let range = days.range();
         let bound = |day: u32| i32::try_from(day).unwrap_or(i32::MAX);
         let (from, until) = (bound(range.start), bound(range.end));
-        self.read(move |session| {
+        self.read_of(id, move |session| {
             Box::pin(async move {
                 let params: [&(dyn ToSql + Sync); 3] = [&id, &from, &until];
                 let rows = session.query(DAYS, &[Type::UUID, Type::INT4, Type::INT4], &params).await?;
@@ -125,7 +125,7 @@ impl Inner {
 
     /// Nothing for a chain without events.
     async fn count_state(&self, id: Id) -> Result<Option<(i64, bool)>, StoreError> {
-        let state = self.read(move |session| {
+        let state = self.read_of(id, move |session| {
             Box::pin(async move {
                 let rows = session.query(STATE, &[Type::UUID], &[&id]).await?;
                 Ok(rows.first().map(|row| (row.get("uncounted"), row.get("is_counted"))))
@@ -136,7 +136,7 @@ impl Inner {
 
     /// Counts one piece of a chain; how many events it had.
     async fn count_piece(&self, id: Id) -> Result<i64, StoreError> {
-        let lease = self.reads.lease(self.options.queue_deadline).await?;
+        let lease = self.lease_of(id).await?;
         let begin = self.target.begin(&self.options);
         let counted =
             tokio::time::timeout(self.options.transaction_timeout, transaction(&lease.session, &begin, id));
@@ -152,7 +152,7 @@ impl Inner {
 
     /// Forgets what was counted of a chain, so that it is counted again.
     pub(super) async fn recount(&self, id: Id) -> Result<(), StoreError> {
-        let lease = self.reads.lease(self.options.queue_deadline).await?;
+        let lease = self.lease_of(id).await?;
         let begin = self.target.begin(&self.options);
         let session = &lease.session;
         let forgotten = tokio::time::timeout(self.options.transaction_timeout, async {

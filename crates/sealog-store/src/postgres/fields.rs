@@ -156,7 +156,7 @@ impl Inner {
     }
 
     async fn index_chain(&self, chain: Id) -> Result<usize, StoreError> {
-        let lease = self.reads.lease(self.options.queue_deadline).await?;
+        let lease = self.lease_of(chain).await?;
         let failed = |error: Error| StoreError::Unavailable(super::error::explain(&error));
         let (begin, keys) = (self.target.begin(&self.options), FieldKeys::new(&self.store_id));
         let indexed = index_step(&lease.session, &begin, chain, keys).await.map_err(failed)?;

@@ -13,7 +13,9 @@ use super::hub::Feed;
 use super::loss::Findings;
 use super::mark::MarkFile;
 use super::options::Options;
-use super::pool::{Pool, Session};
+use super::pool::{Lease, Pool, Session};
+use super::routes::{Routes, Side};
+use super::rows::Id;
 use super::url::Target;
 use super::writer::Writer;
 use crate::derived::DerivedFaults;
@@ -34,8 +36,7 @@ pub struct SharedVersion {
 pub(super) struct Inner {
     pub(super) options: Options,
     pub(super) target: Arc<Target>,
-    pub(super) reads: Arc<Pool>,
-    pub(super) writes: Arc<Pool>,
+    pub(super) routes: Arc<Routes>,
     pub(super) writer: Arc<Writer>,
     pub(super) mark: Option<MarkFile>,
     pub(super) findings: Arc<Findings>,
@@ -62,7 +63,30 @@ impl Inner {
         &self,
         act: impl for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, Error>>,
     ) -> Result<T, StoreError> {
-        let lease = self.reads.lease(self.options.queue_deadline).await?;
+        let lease = self.routes.own(Side::Reads).lease(self.options.queue_deadline).await?;
+        self.read_by(lease, act).await
+    }
+
+    /// A read of one chain, on a connection of its own to where that is.
+    pub(super) async fn read_of<T>(
+        &self,
+        chain: Id,
+        act: impl for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, Error>>,
+    ) -> Result<T, StoreError> {
+        let lease = self.lease_of(chain).await?;
+        self.read_by(lease, act).await
+    }
+
+    /// A connection to where a chain is, for anything but appends.
+    pub(super) async fn lease_of(&self, chain: Id) -> Result<Lease, StoreError> {
+        self.routes.lease(Side::Reads, chain, self.options.queue_deadline).await
+    }
+
+    async fn read_by<T>(
+        &self,
+        lease: Lease,
+        act: impl for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, Error>>,
+    ) -> Result<T, StoreError> {
         let session = &lease.session;
         let done = tokio::time::timeout(self.options.transaction_timeout, async {
             // Behind a pooler a statement has timeouts only inside of a transaction that sets them.

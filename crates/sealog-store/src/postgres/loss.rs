@@ -66,6 +66,8 @@ pub(super) struct Findings {
     known: Mutex<Known>,
     /// Someone has met a recorded head that is not among them.
     stale: AtomicBool,
+    /// A loss was noted in a chain's row, and the other nodes were not told.
+    unannounced: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -118,6 +120,14 @@ impl Findings {
 
     pub(super) fn take_stale(&self) -> bool {
         self.stale.swap(false, Ordering::SeqCst)
+    }
+
+    pub(super) fn set_unannounced(&self) {
+        self.unannounced.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn take_unannounced(&self) -> bool {
+        self.unannounced.swap(false, Ordering::SeqCst)
     }
 
     /// Takes over what the database has.
@@ -222,8 +232,12 @@ pub(super) async fn clear(session: &Session, chain: ChainId) -> Result<(), Error
 /// it they would find out when they next append.
 pub(super) async fn announce(session: &Session) {
     if let Err(error) = session.execute("UPDATE sealog.store SET version = version + 1", &[], &[]).await {
-        tracing::warn!(error = %error::explain(&error), "failed to announce a change of findings to the other nodes; they see it at their next poll or append");
+        not_announced(&error::explain(&error));
     }
+}
+
+pub(super) fn not_announced(error: &dyn std::fmt::Display) {
+    tracing::warn!(%error, "failed to announce a change of findings to the other nodes; they see it at their next poll or append");
 }
 
 /// The event by which the loss of a head was accepted, if it was.

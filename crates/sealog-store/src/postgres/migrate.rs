@@ -5,6 +5,7 @@ use tokio::runtime::Builder;
 use super::error::OpenError;
 use super::options::Options;
 use super::pool::Session;
+use super::statements::append_function;
 use super::url::Target;
 
 /// Tables that belong together, and the steps that make them. A step that was released is never changed.
@@ -197,7 +198,9 @@ async fn wait_for_lock(session: &Session) -> Result<(), tokio_postgres::Error> {
 
 /// Spreads the tables of events over a Citus cluster.
 pub(super) async fn distribute(session: &Session) -> Result<(), OpenError> {
-    session.client.batch_execute(CITUS).await.map_err(failed)
+    session.client.batch_execute(CITUS).await.map_err(failed)?;
+    // Citus brings it to the workers, also to those that are added later.
+    session.client.batch_execute(&append_function()).await.map_err(failed)
 }
 
 /// Whether that was done.

@@ -24,6 +24,7 @@ mod pool;
 mod queue;
 mod reader;
 mod retention;
+mod routes;
 mod rows;
 pub mod sessions;
 mod statements;

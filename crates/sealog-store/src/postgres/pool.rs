@@ -90,7 +90,7 @@ impl Lease {
 }
 
 const STORE_ID: &str =
-    "SELECT store_id, host(inet_server_addr()) || ':' || inet_server_port() AS server FROM sealog.store";
+    "SELECT store_id, host(inet_server_addr()) || ':' || inet_server_port() AS server FROM";
 
 /// Why there is no connection.
 enum Unconnected {
@@ -146,7 +146,8 @@ impl Session {
             }
         });
         let store_id = target.store_id.get();
-        let first = [Some(&*target.first).filter(|first| !first.is_empty()), store_id.map(|_| STORE_ID)];
+        let which = store_id.map(|_| format!("{STORE_ID} {}", target.store_table));
+        let first = [Some(&*target.first).filter(|first| !first.is_empty()), which.as_deref()];
         let first: Vec<&str> = first.into_iter().flatten().collect();
         let said = match &first[..] {
             [] => Vec::new(),

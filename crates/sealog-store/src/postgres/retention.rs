@@ -67,7 +67,7 @@ impl Inner {
     }
 
     async fn drop_of_chain(&self, chain: Id, before_ms: i64, until: i64) -> Result<u64, StoreError> {
-        let lease = self.reads.lease(self.options.queue_deadline).await?;
+        let lease = self.lease_of(chain).await?;
         let (begin, keys) = (self.target.begin(&self.options), FieldKeys::new(&self.store_id));
         let step = drop_rows(&lease.session, &begin, chain, (before_ms, until), keys);
         match tokio::time::timeout(self.options.transaction_timeout, step).await {

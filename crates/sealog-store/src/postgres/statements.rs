@@ -228,7 +228,11 @@ impl CommitPhase {
 /// it. The conditions are those that the lock path checks; `docs/adr/0035-an-append-in-one-message.md` has
 /// the timelines.
 #[derive(Debug)]
-pub(super) struct AtOnce([Text; 8]);
+pub(super) enum AtOnce {
+    Statement(Box<[Text; 8]>),
+    /// On Citus, which takes no clock and no lock into a statement that changes rows: [`append_function`].
+    Function(Text),
+}
 
 /// The node's estimate of the database's clock may be wrong by so much.
 pub(super) const ESTIMATE_OFF_MS_MAX: u64 = 5000;
@@ -237,30 +241,131 @@ impl AtOnce {
     /// `check_settings`: nothing is stored while a setting is off that makes commits durable.
     pub(super) fn new(check_settings: bool) -> AtOnce {
         let text = |at: usize| at_once(at & 4 != 0, at & 2 != 0, at & 1 != 0, check_settings);
-        AtOnce(std::array::from_fn(text))
+        AtOnce::Statement(Box::new(std::array::from_fn(text)))
+    }
+
+    /// A call of [`append_function`].
+    pub(super) fn on_citus(check_settings: bool) -> AtOnce {
+        let types = append_types();
+        let parameters = numbered(1, types.len());
+        let sql = format!("SELECT sealog.append_group({parameters}, {check_settings}) AS now_ms");
+        AtOnce::Function(Text { sql, types })
     }
 
     /// Parameters: chain, tenant, project; the new head; the head before it; mode, queue, the estimate of the
     /// clock; one event, or many as arrays; a month and its events, with `usage`; keys as arrays, with
-    /// `keys`. One row with the database's clock, or none.
+    /// `keys`. A function takes arrays, however many there are of each, and nulls for no month. One row with
+    /// the database's clock, or none, or null.
     pub(super) fn text(&self, many: bool, usage: bool, keys: bool) -> &Text {
-        &self.0[usize::from(many) << 2 | usize::from(usage) << 1 | usize::from(keys)]
+        match self {
+            AtOnce::Statement(texts) => {
+                &texts[usize::from(many) << 2 | usize::from(usage) << 1 | usize::from(keys)]
+            }
+            AtOnce::Function(text) => text,
+        }
     }
 }
 
-fn at_once(many: bool, usage: bool, keys: bool, check_settings: bool) -> Text {
-    const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+/// Types of what every append at once has: see [`AtOnce::text`].
+fn at_once_types() -> Vec<Type> {
     let mut types = vec![Type::UUID, Type::UUID, Type::UUID];
     types.extend(HEAD_TYPES);
     types.extend([Type::UUID, Type::BYTEA, Type::TEXT, Type::INT8, Type::INT8]);
-    let set_head = set_head(4, false);
+    types
+}
+
+/// The head moves if it is the known one, and the chain is as the lock path wants it.
+fn move_head(distributed: bool) -> String {
+    format!(
+        "{} AND log_id = $8 AND hash = $9 AND tenant_id = $2 AND project_id = $3 AND mode = $10
+            AND recorded_seq IS NULL AND (dropped_seq IS NULL OR mode = 'test' AND dropped_seq > 0 AND dropped_seq < chain_seq)",
+        set_head(4, distributed)
+    )
+}
+
+fn append_types() -> Vec<Type> {
+    let mut types = at_once_types();
+    types.extend(array_types());
+    types.extend([Type::INT4, Type::INT8]);
+    types.extend(KEY_TYPES.map(|(_, array)| array));
+    types
+}
+
+/// Whether there is a function that this program calls.
+pub(super) fn has_append_function() -> String {
+    format!("SELECT to_regprocedure('sealog.append_group({})') IS NOT NULL", append_arguments())
+}
+
+fn append_arguments() -> String {
+    let types = append_types();
+    types.iter().map(Type::name).chain(["bool"]).collect::<Vec<_>>().join(", ")
+}
+
+/// The whole append where the tables are distributed: one call of this function, on the node that has the
+/// chain. Each statement in it is about one chain and one table, so that Citus keeps its plan, and runs where
+/// the chain is, whichever node the call reaches; so the clock and the settings are those of that node. It
+/// has the rights of whoever calls it, and stores what it is given: nothing is computed here that is hashed.
+pub(super) fn append_function() -> String {
+    let first = at_once_types().len() + 1;
+    let (events, keys) = (array_types().len(), KEY_TYPES.len());
+    let (month, first_key) = (first + events, first + events + 2);
+    let check_settings = first_key + keys;
+    let first_of = |first: usize, count: usize| {
+        (first..first + count).map(|number| format!("(${number})[1]")).collect::<Vec<_>>().join(", ")
+    };
+    let off = SETTINGS.map(|setting| format!("current_setting('{setting}') = 'off'")).join(" OR ");
+    format!(
+        "CREATE OR REPLACE FUNCTION sealog.append_group({arguments}) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    last record;
+BEGIN
+    PERFORM pg_advisory_xact_lock($11);
+    SELECT hash, {NOW} AS now_ms, {off} AS is_unsafe INTO last FROM sealog.events WHERE chain_id = $1 ORDER BY chain_seq DESC LIMIT 1;
+    IF last.hash IS DISTINCT FROM $9 OR abs(last.now_ms - $12) > {ESTIMATE_OFF_MS_MAX} OR (last.is_unsafe AND ${check_settings}) THEN
+        RETURN NULL;
+    END IF;
+    {move_head};
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF cardinality(${first}) = 1 THEN
+        {EVENTS}{columns}) VALUES ($1, $2, $3, {one_event});
+    ELSE
+        {EVENTS}{columns}) SELECT $1, $2, $3, * FROM unnest({many_events});
+    END IF;
+    IF ${month} IS NOT NULL THEN
+        {USAGE} VALUES ($1, ${month}, $2, ${month_events}){USAGE_ADDS};
+    END IF;
+    IF cardinality(${first_key}) = 1 THEN
+        {KEYS}VALUES ($1, {one_key});
+    ELSIF cardinality(${first_key}) > 1 THEN
+        {KEYS}SELECT $1, * FROM unnest({many_keys});
+    END IF;
+    RETURN last.now_ms;
+END
+$$",
+        arguments = append_arguments(),
+        move_head = move_head(true),
+        columns = columns(),
+        one_event = first_of(first, events),
+        many_events = numbered(first, events),
+        month_events = month + 1,
+        one_key = first_of(first_key, keys),
+        many_keys = numbered(first_key, keys),
+    )
+}
+
+fn at_once(many: bool, usage: bool, keys: bool, check_settings: bool) -> Text {
+    let (mut types, move_head) = (at_once_types(), move_head(false));
     let durable = |setting: &str| format!(" AND current_setting('{setting}') <> 'off'");
     let durable: String = SETTINGS.into_iter().filter(|_| check_settings).map(durable).collect();
     // The queue's lock is a sub-select so that it is taken once, and here because a condition comes before
     // the row's lock.
     let mut sql = format!(
-        "WITH head AS ({set_head} AND log_id = $8 AND hash = $9 AND tenant_id = $2 AND project_id = $3 AND mode = $10
-            AND recorded_seq IS NULL AND (dropped_seq IS NULL OR mode = 'test' AND dropped_seq > 0 AND dropped_seq < chain_seq){durable}
+        "WITH head AS ({move_head}{durable}
             AND (SELECT hash FROM sealog.events WHERE chain_id = $1 ORDER BY chain_seq DESC LIMIT 1) = $9
             AND (SELECT pg_advisory_xact_lock($11)) IS NOT NULL
             AND abs({NOW} - $12) <= {ESTIMATE_OFF_MS_MAX} RETURNING {NOW} AS now_ms)"

@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_postgres::Error;
 use tokio_postgres::types::Type;
 
-use super::error::{OpenError, damaged, unavailable, unsafe_storage};
+use super::error::{OpenError, damaged, explain, unavailable, unsafe_storage};
 use super::event_clock::{ClockBehind, EventClock};
 use super::fields::FieldKeys;
 use super::hub::Feed;
@@ -26,7 +26,8 @@ use super::loss::{Finding, Findings, ForgedDrop};
 use super::mark::MarkFile;
 use super::migrate::Schema;
 use super::options::Options;
-use super::pool::{Pool, Session};
+use super::pool::Session;
+use super::routes::{self, Routes, Side};
 use super::rows::{Digest32, Id, signed, unsigned};
 use super::statements::{AtOnce, CommitPhase, LockPhase};
 use super::url::Target;
@@ -163,8 +164,7 @@ impl PostgresStore {
             let _ = stop.send(());
         }
         self.pool.stop();
-        inner.reads.close();
-        inner.writes.close();
+        inner.routes.close();
         lock(&inner.lent).drain(..).for_each(|pool| pool.close());
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();
@@ -201,6 +201,16 @@ impl PostgresStore {
     ) -> Result<T, StoreError> {
         let decoded = self.pool.run(Lane::Compute, chain, rows.cost(), move || rows.decode());
         decoded.await.map_err(|_| StoreError::Closing)
+    }
+
+    /// A read of one chain, on a connection of its own.
+    fn read_of<T: Send + 'static>(
+        &self,
+        chain: ChainId,
+        act: impl for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, Error>> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, StoreError>> {
+        let inner = Arc::clone(&self.inner);
+        self.run(async move { inner.read_of(Id::of_chain(chain), act).await })
     }
 
     /// A read on a connection of its own.
@@ -257,26 +267,33 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
     let clock_behind =
         ClockBehind::look_for(&session, now_ms).await.map_err(|error| OpenError::of(&error))?;
     let begin = target.begin(&options);
+    let (routes, check_settings) =
+        (Routes::new(Arc::clone(&target), (options.connections / 2).max(1)), !options.allow_unsafe_storage);
+    let at_once = match distributed {
+        false => Some(AtOnce::new(check_settings)),
+        true => {
+            routes.ask(&session).await.map_err(|error| OpenError::of(&error))?;
+            has_append_function(&session).await?.then(|| AtOnce::on_citus(check_settings))
+        }
+    };
     let statements = Statements {
         lock_phase: LockPhase::new(begin.clone(), target.pooled, distributed),
         commit_phase: CommitPhase::new(distributed),
-        at_once: (!distributed).then(|| AtOnce::new(!options.allow_unsafe_storage)),
+        at_once,
         begin,
     };
-    let writes = Pool::new(Arc::clone(&target), (options.connections / 2).max(1));
     let feed: Arc<Feed> = Arc::default();
     let inner = Inner {
-        reads: Pool::new(Arc::clone(&target), (options.connections / 2).max(1)),
         writer: Writer::new(
             &options,
             statements,
-            Arc::clone(&writes),
+            Arc::clone(&routes),
             &acknowledged,
             Arc::clone(&findings),
             Arc::clone(&clock),
             Arc::clone(&feed),
         ),
-        writes,
+        routes,
         mark,
         findings,
         derived: DerivedFaults::default(),
@@ -297,6 +314,17 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
         options,
     };
     Ok(Arc::new(inner))
+}
+
+async fn has_append_function(session: &Session) -> Result<bool, OpenError> {
+    let rows = session.query(&statements::has_append_function(), &[], &[]).await;
+    let has: bool = rows.map_err(|error| OpenError::of(&error))?[0].get(0);
+    if !has {
+        tracing::warn!(
+            "the database has no function for appends on Citus, or another version of it: each append takes several journeys. Run `sealog migrate --citus` as the owner, then restart"
+        );
+    }
+    Ok(has)
 }
 
 /// Settings without which an acknowledgement is worth nothing. As this role sees them: a role or a database
@@ -361,6 +389,7 @@ struct MonitorState {
     own_settings: Option<String>,
     /// The version and the time at which findings were last asked for.
     findings_at: Option<(i64, Instant)>,
+    routes_at: Option<Instant>,
 }
 
 /// Besides a change of the version this finds what another node could not announce.
@@ -449,8 +478,18 @@ impl Inner {
             at_version == version && at.elapsed() < FINDINGS_EVERY && !self.findings.take_stale()
         });
         if !known {
-            self.findings.refresh(&open).await.map_err(|error| unavailable(&error))?;
+            match self.findings.refresh(&open).await {
+                // A worker that is gone keeps its own chains from events, not those of the others.
+                Err(error) if self.distributed && error.code().is_some() => {
+                    tracing::warn!(error = %explain(&error), "cannot look at every chain; a worker may be unavailable");
+                }
+                refreshed => refreshed.map_err(|error| unavailable(&error))?,
+            }
             state.findings_at = Some((version, Instant::now()));
+        }
+        if self.distributed && state.routes_at.is_none_or(|at| at.elapsed() >= routes::ASK_EVERY) {
+            self.routes.ask(&open).await.map_err(|error| unavailable(&error))?;
+            state.routes_at = Some(Instant::now());
         }
         self.clock.read_row(row);
         if row.get("in_recovery") {
@@ -517,7 +556,7 @@ impl Store for PostgresStore {
             in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&slot);
         });
         let clock = Arc::clone(&self.inner.clock);
-        let reserved = self.read(move |session| {
+        let reserved = self.read_of(chain, move |session| {
             Box::pin(async move {
                 let sql = "SELECT key_hash, fingerprint, request_id, first_seq, log_ids, hash, received_ms,
                                   (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
@@ -557,7 +596,8 @@ impl Store for PostgresStore {
 
     fn get(&self, chain: ChainId, log_id: Ulid) -> BoxFuture<'_, Result<Option<StoredEvent>, StoreError>> {
         Box::pin(async move {
-            let rows = self.read(move |session| Box::pin(reader::get(session, chain, log_id))).await?;
+            let rows =
+                self.read_of(chain, move |session| Box::pin(reader::get(session, chain, log_id))).await?;
             self.decode(chain, rows).await?
         })
     }
@@ -565,7 +605,7 @@ impl Store for PostgresStore {
     fn list(&self, chain: ChainId, list: List) -> BoxFuture<'_, Result<Chunk<StoredEvent>, StoreError>> {
         let (keys, distributed) = (FieldKeys::new(&self.inner.store_id), self.inner.distributed);
         Box::pin(async move {
-            let rows = self.read(move |session| {
+            let rows = self.read_of(chain, move |session| {
                 Box::pin(async move {
                     match list.filter.fields.is_empty() {
                         true => reader::list(session, chain, &list).await,
@@ -579,13 +619,14 @@ impl Store for PostgresStore {
 
     fn range(&self, chain: ChainId, range: Range) -> BoxFuture<'_, Result<Chunk<Item>, StoreError>> {
         Box::pin(async move {
-            let rows = self.read(move |session| Box::pin(reader::range(session, chain, range))).await?;
+            let rows =
+                self.read_of(chain, move |session| Box::pin(reader::range(session, chain, range))).await?;
             self.decode(chain, rows).await
         })
     }
 
     fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>> {
-        self.read(move |session| Box::pin(reader::head(session, chain)))
+        self.read_of(chain, move |session| Box::pin(reader::head(session, chain)))
     }
 
     fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>> {
@@ -626,7 +667,7 @@ impl Store for PostgresStore {
         chain: ChainId,
         wanted: WantedKeys,
     ) -> BoxFuture<'_, Result<Vec<KeptKey>, StoreError>> {
-        let kept = self.read(move |session| Box::pin(reader::kept_keys(session, chain, wanted)));
+        let kept = self.read_of(chain, move |session| Box::pin(reader::kept_keys(session, chain, wanted)));
         Box::pin(async move { kept.await?.ok_or_else(|| damaged("an idempotency record")) })
     }
 
@@ -645,7 +686,7 @@ impl Store for PostgresStore {
         let findings = (findings + usize::from(inner.clock_behind.is_some())) as u64 + inner.derived.count();
         self.run(async move {
             let storage_bytes = inner.read(|session| Box::pin(reader::storage_bytes(session))).await?;
-            let reads_waiting = inner.reads.waiting();
+            let reads_waiting = inner.routes.own(Side::Reads).waiting();
             let logs = inner.writer.stats();
             let clock = inner.clock.seen().stats();
             let loop_restarts = inner.loops.restarts();

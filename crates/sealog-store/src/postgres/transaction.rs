@@ -52,7 +52,7 @@ pub(super) struct Node {
     pub(super) options: Options,
     pub(super) lock_phase: LockPhase,
     pub(super) commit_phase: CommitPhase,
-    /// Nothing on Citus, which plans no such statement.
+    /// Nothing on Citus without the function for it.
     pub(super) at_once: Option<AtOnce>,
     /// How a transaction begins.
     pub(super) begin: String,
@@ -352,7 +352,7 @@ impl Transaction<'_> {
         loss::note(self.session, self.chain, known).await?;
         self.session.client.batch_execute("COMMIT").await?;
         self.node.findings.add(Finding { chain: self.chain, acknowledged: known, found });
-        loss::announce(self.session).await;
+        self.node.findings.set_unannounced();
         Ok(self.unproven())
     }
 
@@ -492,23 +492,25 @@ impl Transaction<'_> {
         let mut params: Values<'_> = vec![&self.id, &tenant, &project];
         params.extend([&seq as &(dyn ToSql + Sync), &log_id, &hash, &seq_before, &id_before, &hash_before]);
         params.extend([&mode as &(dyn ToSql + Sync), &queue, &database_ms]);
-        let many = events.len() > 1;
-        params.extend(if many { events.params() } else { events.row(0) });
-        let month =
-            months.iter().next().map(|(month, count)| (i32::try_from(*month).unwrap_or(i32::MAX), count));
-        if let Some((month, count)) = &month {
-            params.extend([month as &(dyn ToSql + Sync), *count]);
+        // A function takes everything, a statement what there is.
+        let (all, many) = (matches!(at_once, AtOnce::Function(_)), events.len() > 1);
+        params.extend(if many || all { events.params() } else { events.row(0) });
+        let month = months.keys().next().map(|month| i32::try_from(*month).unwrap_or(i32::MAX));
+        let of_month = months.values().next().copied();
+        if month.is_some() || all {
+            params.extend([&month as &(dyn ToSql + Sync), &of_month]);
         }
         let columns = KeyColumns::of(used);
-        if !used.is_empty() {
+        if !used.is_empty() || all {
             params.extend(&columns.params(&self.id)[1..]);
         }
         let text = at_once.text(many, month.is_some(), !used.is_empty());
         let statement = self.session.prepare(&text.sql, &text.types).await?;
         let (begun, sent_boot_ms) = (Instant::now(), self.node.clock.boot_ms());
         let rows = self.session.rows_at_once(&self.node.begin, &statement, &params).await?;
-        let Some(row) = rows.first() else { return Ok(false) };
-        self.node.clock.sample(unsigned(row.get("now_ms")), sent_boot_ms);
+        let now_ms = rows.first().and_then(|row| row.get::<_, Option<i64>>("now_ms"));
+        let Some(now_ms) = now_ms else { return Ok(false) };
+        self.node.clock.sample(unsigned(now_ms), sent_boot_ms);
         of_mode(&self.node.commits, self.chain.mode).observe_duration(begun.elapsed());
         Ok(true)
     }

@@ -27,6 +27,8 @@ pub(super) struct Target {
     /// The store that was opened, once it is. A connection that leads to another one is refused: with several
     /// hosts in the URL, events of one chain would be in two places.
     pub store_id: OnceLock<Uuid>,
+    /// The table that has the store's id. A worker of a Citus cluster has a copy of it.
+    pub store_table: &'static str,
 }
 
 impl Target {
@@ -95,7 +97,37 @@ impl Target {
         let first =
             if pooled { String::new() } else { format!("{}; {}", settings.join("; "), OWN_TRANSACTIONS) };
         let (tls, store_id) = (Tls::new(check, &roots.unwrap_or(Roots::System))?, OnceLock::new());
-        Ok(Target { config, tls, pooled, first, store_id })
+        Ok(Target { config, tls, pooled, first, store_id, store_table: "sealog.store" })
+    }
+
+    /// The same database on a worker of the Citus cluster, once the store is opened.
+    pub(super) fn worker(&self, host: &str, port: u16) -> Target {
+        let from = &self.config;
+        let mut config = Config::new();
+        config.host(host).port(port).ssl_mode(from.get_ssl_mode());
+        config.ssl_negotiation(from.get_ssl_negotiation()).channel_binding(from.get_channel_binding());
+        config.keepalives(from.get_keepalives()).keepalives_idle(from.get_keepalives_idle());
+        if let Some(user) = from.get_user() {
+            config.user(user);
+            // As the driver does where the URL names none.
+            config.dbname(from.get_dbname().unwrap_or(user));
+        }
+        if let Some(password) = from.get_password() {
+            config.password(password);
+        }
+        if let Some(options) = from.get_options() {
+            config.options(options);
+        }
+        if let Some(name) = from.get_application_name() {
+            config.application_name(name);
+        }
+        if let Some(timeout) = from.get_connect_timeout() {
+            config.connect_timeout(*timeout);
+        }
+        if let Some(timeout) = from.get_tcp_user_timeout() {
+            config.tcp_user_timeout(*timeout);
+        }
+        Target { config, store_table: "sealog.identity", ..self.clone() }
     }
 
     /// For a connection that is let in, whichever of the servers does that: each may use up its time for the

@@ -16,8 +16,8 @@ use super::event_clock::EventClock;
 use super::hub::Feed;
 use super::loss::{self, Findings};
 use super::options::Options;
-use super::pool::Pool;
 use super::queue::{Outcome, Queue, Request, Work};
+use super::routes::{Routes, Side};
 use super::rows::{self, Id};
 use super::statements::{AtOnce, CommitPhase, LockPhase};
 use super::transaction::{Failed, Node, Transaction, of_mode};
@@ -29,7 +29,7 @@ use crate::stats::{Histogram, LogStats};
 #[derive(Debug)]
 pub(super) struct Writer {
     node: Node,
-    pool: Arc<Pool>,
+    routes: Arc<Routes>,
     /// Chains that could not be locked lately share half of the connections, so that the others keep the
     /// rest.
     contested: Semaphore,
@@ -52,7 +52,7 @@ impl Writer {
     pub(super) fn new(
         options: &Options,
         statements: Statements,
-        pool: Arc<Pool>,
+        routes: Arc<Routes>,
         acknowledged: &BTreeMap<ChainId, Head>,
         findings: Arc<Findings>,
         clock: Arc<EventClock>,
@@ -73,7 +73,7 @@ impl Writer {
                 findings,
                 clock,
             },
-            pool,
+            routes,
             contested: Semaphore::new((options.connections / 4).max(1)),
             // Three quarters, so that the next tenant does not wait for the first.
             shares: TenantShares::of_each((options.connections - options.connections / 4).max(1)),
@@ -165,9 +165,9 @@ impl Writer {
         if self.node.queue.is_closing() {
             return Err(StoreError::Closing);
         }
-        let lease = self.pool.lease(self.node.options.queue_deadline).await?;
-        let transaction =
-            Transaction { node: &self.node, session: &lease.session, chain, id: Id::of_chain(chain) };
+        let id = Id::of_chain(chain);
+        let lease = self.routes.lease(Side::Appends, id, self.node.options.queue_deadline).await?;
+        let transaction = Transaction { node: &self.node, session: &lease.session, chain, id };
         let done =
             tokio::time::timeout(self.node.options.transaction_timeout, transaction.accept_loss(reason));
         let receipt = match done.await {
@@ -176,9 +176,20 @@ impl Writer {
             Ok(Err(Failed::Store(error))) => return Err(error),
             Ok(Ok(receipt)) => receipt,
         };
-        loss::announce(&lease.session).await;
         lease.give_back();
+        self.announce().await;
         Ok(receipt)
+    }
+
+    /// Tells the other nodes of a note that was added or removed.
+    async fn announce(&self) {
+        match self.routes.own(Side::Appends).lease(self.node.options.queue_deadline).await {
+            Ok(lease) => {
+                loss::announce(&lease.session).await;
+                lease.give_back();
+            }
+            Err(error) => loss::not_announced(&error),
+        }
     }
 
     async fn write(
@@ -197,9 +208,9 @@ impl Writer {
         };
         let share = tokio::time::timeout(deadline, self.shares.acquire(chain.tenant_id)).await;
         let _share = share.map_err(|_| StoreError::Deadline)?;
-        let lease = self.pool.lease(deadline).await?;
-        let transaction =
-            Transaction { node: &self.node, session: &lease.session, chain, id: Id::of_chain(chain) };
+        let id = Id::of_chain(chain);
+        let lease = self.routes.lease(Side::Appends, id, deadline).await?;
+        let transaction = Transaction { node: &self.node, session: &lease.session, chain, id };
         let done = tokio::time::timeout(self.node.options.transaction_timeout, transaction.run(group)).await;
         if !matches!(done, Ok(Ok(_))) {
             self.node.queue.set_unsure(chain, true);
@@ -247,6 +258,9 @@ impl Driver {
                     }
                 }
                 Err(error) => {
+                    if self.writer.node.findings.take_unannounced() {
+                        self.writer.announce().await;
+                    }
                     for request in group {
                         request.answer(Outcome::Refused(error.clone()));
                     }

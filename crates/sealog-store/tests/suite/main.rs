@@ -3,6 +3,7 @@
 mod at_once;
 mod backup;
 mod batching;
+mod citus;
 mod clock;
 mod conformance;
 mod counts;
