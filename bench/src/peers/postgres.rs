@@ -218,7 +218,7 @@ impl Cluster {
             let control = connect(port, "postgres").await?;
             control.batch_execute(&format!("DROP DATABASE IF EXISTS {OWN_TABLES}")).await?;
             control.batch_execute(&format!("CREATE DATABASE {OWN_TABLES}")).await?;
-            std::thread::spawn(move || sealog_store::postgres::migrate(&url, false))
+            std::thread::spawn(move || sealog_store::postgres::migrate(&url))
                 .join()
                 .map_err(|_| "the migration panicked")??;
             let mut client = connect(port, OWN_TABLES).await?;

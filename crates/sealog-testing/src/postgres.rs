@@ -9,8 +9,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::waiting::eventually;
 
@@ -71,6 +71,7 @@ pub fn citus() -> (&'static Cluster, &'static [Cluster]) {
             let node = Cluster { port, dir: dir.clone(), data, log, bin: bin.clone(), _keeper: None };
             // Fails where it is there already.
             node.try_sql("postgres", "postgres", "CREATE ROLE owner SUPERUSER LOGIN");
+            node.drop_databases_of_ended_programs();
             node
         };
         read("nodes").lines().map(node).collect()
@@ -298,6 +299,18 @@ impl Cluster {
             .collect()
     }
 
+    /// Those that were lent ([`Lender`]) outlive their program.
+    fn drop_databases_of_ended_programs(&self) {
+        for name in
+            self.sql("postgres", "SELECT datname FROM pg_database WHERE datname LIKE 'test\\_%'").lines()
+        {
+            let pid = name.split('_').nth(1).unwrap_or_default();
+            if !Path::new("/proc").join(pid).exists() {
+                self.try_sql("owner", "postgres", &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+            }
+        }
+    }
+
     /// What the server has logged.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
@@ -459,6 +472,61 @@ impl Drop for Database {
         for node in self.nodes() {
             let drop = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
             let _ = node.try_sql("owner", "postgres", &drop);
+        }
+    }
+}
+
+/// Databases on a Citus cluster that tests use one after the other, since each takes seconds to make.
+#[derive(Debug, Default)]
+pub struct Lender(Mutex<Vec<Database>>);
+
+impl Lender {
+    pub const fn new() -> Lender {
+        Lender(Mutex::new(Vec::new()))
+    }
+
+    /// One that nobody uses, made empty, or a new one.
+    pub fn lend(&'static self, make: fn() -> Database, empty: &str) -> Lent {
+        let idle = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(database) = &idle {
+            database.sql(empty);
+        }
+        Lent { lender: self, database: Some(idle.unwrap_or_else(make)) }
+    }
+}
+
+/// Goes back when it is dropped; the test drops its stores before.
+#[derive(Debug)]
+pub struct Lent {
+    lender: &'static Lender,
+    database: Option<Database>,
+}
+
+impl AsRef<Database> for Database {
+    fn as_ref(&self) -> &Database {
+        self
+    }
+}
+
+impl AsRef<Database> for Lent {
+    fn as_ref(&self) -> &Database {
+        self
+    }
+}
+
+impl std::ops::Deref for Lent {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        self.database.as_ref().expect("it has it until it is dropped")
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // What a test has left behind that failed is nobody's to use.
+        if !std::thread::panicking() {
+            self.lender.0.lock().unwrap_or_else(PoisonError::into_inner).extend(self.database.take());
         }
     }
 }

@@ -60,12 +60,29 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             "the embedded store has no schema to migrate; set store to a postgres:// URL",
         ));
     };
-    let steps = postgres::migrate(&url.0, matches.get_flag("citus")).map_err(cannot)?
-        + sealog_control::migrate(&url.0).map_err(cannot)?;
+    let steps =
+        postgres::migrate(&url.0).map_err(cannot)? + sealog_control::migrate(&url.0).map_err(cannot)?;
+    let say = |step: &str| eprintln!("sealog: {step}");
+    let citus = matches.get_flag("citus").then(|| postgres::distribute(&url.0, say));
+    let citus = citus.transpose().map_err(cannot)?;
     if matches.get_flag("json") {
-        println!("{}", json!({ "steps": steps, "citus": matches.get_flag("citus") }));
-    } else {
-        println!("the schema is up to date; ran {steps} steps");
+        let mut done = json!({ "steps": steps, "citus": citus.is_some() });
+        if let Some(citus) = citus {
+            done["distributed"] = json!(citus.distributed);
+            done["cleared"] = json!(citus.cleared);
+        }
+        println!("{done}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("the schema is up to date; ran {steps} steps");
+    if let Some(citus) = citus {
+        match citus.distributed.len() {
+            0 => println!("all event tables were already distributed"),
+            tables => println!("distributed {tables} event tables; restart the servers"),
+        }
+        if !citus.cleared.is_empty() {
+            println!("removed the hidden copies of {} on the coordinator", citus.cleared.join(", "));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -176,7 +176,7 @@ fn control_data_that_an_earlier_build_wrote_to_a_database_opens_with_everything_
         let world = fixture.world();
         let database = cluster().database();
         restore(&database, &fixture.dir.join("postgres.sql.gz"));
-        sealog_store::postgres::migrate(&database.url(), false).unwrap();
+        sealog_store::postgres::migrate(&database.url()).unwrap();
         migrate(&database.url()).unwrap();
         let store = PostgresStore::open(&database.url(), &on_postgres(&world)).unwrap();
         opens(|| Control::on_postgres(&store).unwrap(), &fixture, world.now_ms());

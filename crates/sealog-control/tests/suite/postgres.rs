@@ -284,7 +284,7 @@ fn the_role_of_a_node_can_do_its_work_and_can_neither_change_nor_remove_an_event
     // Before the owner has made the schema, a node is told what to do.
     let error = PostgresStore::open(&url("sealog_node"), &stage.options()).unwrap_err();
     assert!(error.to_string().contains("run `sealog migrate`"), "{error}");
-    let steps = sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap();
+    let steps = sealog_store::postgres::migrate(&url("sealog_owner")).unwrap();
     assert_eq!(stage.sql("SELECT max(version) FROM sealog.migrations"), steps.to_string());
     assert_eq!(migrate(&url("sealog_owner")).unwrap(), SCHEMA.postgres.len());
     assert_eq!(migrate(&url("sealog_owner")).unwrap(), 0);
@@ -370,7 +370,7 @@ fn a_migration_grants_what_is_new_to_the_roles_that_can_add_events() {
             .unwrap();
     let url = |role: &str| stage.database.url().replace("owner@", &format!("{role}@"));
     stage.sql(&roles);
-    sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap();
+    sealog_store::postgres::migrate(&url("sealog_owner")).unwrap();
     migrate(&url("sealog_owner")).unwrap();
     stage.sql(&roles);
     // A site may have given its servers another name.
@@ -384,7 +384,7 @@ fn a_migration_grants_what_is_new_to_the_roles_that_can_add_events() {
     for role in ["sealog_node", other.as_str()] {
         assert!(!may(role, "sealog.counts", "SELECT") && !may(role, "sealog_control.saved_views", "INSERT"));
     }
-    sealog_store::postgres::migrate(&url("sealog_owner"), false).unwrap();
+    sealog_store::postgres::migrate(&url("sealog_owner")).unwrap();
     migrate(&url("sealog_owner")).unwrap();
     for role in ["sealog_node", other.as_str()] {
         assert!(may(role, "sealog.counts", "UPDATE") && may(role, "sealog.counted", "DELETE"), "{role}");

@@ -16,6 +16,8 @@ pub enum OpenError {
     Database(String),
     /// It says no, and will until somebody changes something: a password, a certificate, a right, a name.
     Refused(String),
+    /// What a Citus cluster lacks.
+    Cluster(String),
     /// Settings that are off.
     UnsafeSettings(Vec<String>),
     /// The schema has another version. A server changes no tables that are there.
@@ -35,7 +37,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::Url(problem) => write!(f, "cannot use the URL of the store: {problem}"),
-            OpenError::Database(error) => f.write_str(error),
+            OpenError::Database(error) | OpenError::Cluster(error) => f.write_str(error),
             OpenError::Refused(error) => write!(f, "the database rejected the request: {error}"),
             OpenError::UnsafeSettings(settings) => write!(
                 f,

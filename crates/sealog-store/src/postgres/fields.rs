@@ -79,10 +79,6 @@ impl FieldKeys {
 
 /// Indexes what has been appended, as long as the store is open.
 pub(super) async fn follow(inner: Arc<Inner>) {
-    // On Citus the tables of this index are not distributed: there a list looks at events one by one.
-    if inner.distributed {
-        return;
-    }
     let mut pause = inner.options.poll;
     let mut failed = false;
     loop {
@@ -224,13 +220,12 @@ pub(super) async fn list(
     chain: ChainId,
     list: &List,
     keys: FieldKeys,
-    distributed: bool,
 ) -> Result<Rows<Chunk<StoredEvent>>, Error> {
     let mut listing = Listing::new(chain, list);
     if listing.nothing {
         return Ok(Rows::new(Vec::new(), |_| Chunk { items: Vec::new(), resume: None }));
     }
-    let indexed = if distributed { 0 } else { indexed_to(session, listing.chain).await? };
+    let indexed = indexed_to(session, listing.chain).await?;
     let (mut rows, mut below) = (Vec::new(), None);
     if listing.before > indexed + 1 {
         // Above the index: each event is looked at, here.

@@ -5,7 +5,6 @@ use tokio::runtime::Builder;
 use super::error::OpenError;
 use super::options::Options;
 use super::pool::Session;
-use super::statements::append_function;
 use super::url::Target;
 
 /// Tables that belong together, and the steps that make them. A step that was released is never changed.
@@ -22,10 +21,8 @@ const NODE: &str = "sealog_node";
 /// What `roles.sql` grants stands there alone.
 const ROLES: &str = include_str!("../../../../deploy/postgresql/roles.sql");
 
-const CITUS: &str = include_str!("citus.sql");
-
 /// Whoever changes the schema holds this advisory lock; the number stands for "sealog" and nothing else.
-const LOCK: i64 = 0x7365_616c_6f67;
+pub(super) const LOCK: i64 = 0x7365_616c_6f67;
 
 impl Schema {
     /// The store's own.
@@ -196,14 +193,7 @@ async fn wait_for_lock(session: &Session) -> Result<(), tokio_postgres::Error> {
     session.client.batch_execute(&sql).await
 }
 
-/// Spreads the tables of events over a Citus cluster.
-pub(super) async fn distribute(session: &Session) -> Result<(), OpenError> {
-    session.client.batch_execute(CITUS).await.map_err(failed)?;
-    // Citus brings it to the workers, also to those that are added later.
-    session.client.batch_execute(&append_function()).await.map_err(failed)
-}
-
-/// Whether that was done.
+/// Whether the tables of events are spread over a Citus cluster.
 pub(super) async fn is_distributed(session: &Session) -> Result<bool, OpenError> {
     let citus = "SELECT count(*) > 0 FROM pg_extension WHERE extname = 'citus'";
     let citus: bool = session.client.query_typed(citus, &[]).await.map_err(failed)?[0].get(0);
@@ -264,16 +254,9 @@ fn failed(error: tokio_postgres::Error) -> OpenError {
     OpenError::of(&error)
 }
 
-/// Makes or updates the schema as `sealog migrate` does, and distributes it over a Citus cluster if asked to;
-/// how many steps that took.
-pub fn migrate(url: &str, citus: bool) -> Result<usize, OpenError> {
-    with_session(url, async |session| {
-        let steps = run(session, &Schema::of_events()).await?;
-        if citus {
-            distribute(session).await?;
-        }
-        Ok(steps)
-    })
+/// Makes or updates the schema as `sealog migrate` does; how many steps that took.
+pub fn migrate(url: &str) -> Result<usize, OpenError> {
+    with_session(url, async |session| run(session, &Schema::of_events()).await)
 }
 
 /// For commands that open no store.

@@ -8,6 +8,7 @@
 mod chain_row;
 mod counts;
 mod derived;
+mod distribute;
 mod error;
 mod event_clock;
 mod feed;
@@ -34,6 +35,7 @@ mod transaction;
 mod url;
 mod writer;
 
+pub use distribute::{DISTRIBUTED_TABLES, Distribution, distribute};
 pub use error::OpenError;
 pub use event_clock::ClockBehind;
 pub use inner::SharedVersion;

@@ -42,10 +42,6 @@ const UNCOUNT: &str = "DELETE FROM sealog.counts WHERE chain_id = $1 AND day <
 impl Inner {
     pub(super) async fn plan_drop(&self, before_ms: u64) -> Result<DropPlan, StoreError> {
         let mut plan = DropPlan { before_ms, ..DropPlan::default() };
-        if self.distributed {
-            // A function cannot find the shard of a chain there.
-            return Ok(plan);
-        }
         let (before, first_id) = (signed(before_ms), Id(first_id(before_ms)));
         let old = self.read(move |session| {
             let types = [Type::INT8, Type::INT8, Type::UUID];

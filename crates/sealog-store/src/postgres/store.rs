@@ -603,13 +603,13 @@ impl Store for PostgresStore {
     }
 
     fn list(&self, chain: ChainId, list: List) -> BoxFuture<'_, Result<Chunk<StoredEvent>, StoreError>> {
-        let (keys, distributed) = (FieldKeys::new(&self.inner.store_id), self.inner.distributed);
+        let keys = FieldKeys::new(&self.inner.store_id);
         Box::pin(async move {
             let rows = self.read_of(chain, move |session| {
                 Box::pin(async move {
                     match list.filter.fields.is_empty() {
                         true => reader::list(session, chain, &list).await,
-                        false => fields::list(session, chain, &list, keys, distributed).await,
+                        false => fields::list(session, chain, &list, keys).await,
                     }
                 })
             });

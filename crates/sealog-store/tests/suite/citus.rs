@@ -1,13 +1,16 @@
 //! What only a Citus cluster can show: which node an append goes to, and what a lost worker or a moved shard
 //! does to the chains. The argument is in `docs/adr/0038-straight-to-the-worker.md`.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_core::query::Filter;
 use sealog_store::StoreError;
-use sealog_store::postgres::{Options, PostgresStore, Time};
+use sealog_store::postgres::{
+    DISTRIBUTED_TABLES, Distribution, Options, PostgresStore, Time, distribute, migrate,
+};
 use sealog_testing::postgres::{Cluster, Database};
 use sealog_testing::*;
 
@@ -41,14 +44,16 @@ fn messages(node: &Cluster) -> usize {
         (said.starts_with("statement: ") || said.starts_with("execute ")).then(|| (pid, said.to_owned()))
     };
     let lines: Vec<(String, String)> = log.lines().filter_map(line).collect();
-    let has = |pid: &str, part: &str| lines.iter().any(|(of, said)| of == pid && said.contains(part));
-    let is_message = |(pid, said): &&(String, String)| {
-        let of_server = has(pid, "sealog.append_group(") || has(pid, "INTO sealog.events (");
-        // What a session of a server does to a shard is part of the message before.
-        match of_server {
-            true => !names_a_shard(said),
-            false => has(pid, "INTO sealog.events_"),
-        }
+    let of = |parts: &[&str]| -> HashSet<&str> {
+        let with = lines.iter().filter(|(_, said)| parts.iter().any(|part| said.contains(part)));
+        with.map(|(pid, _)| &**pid).collect()
+    };
+    let servers = of(&["sealog.append_group(", "INTO sealog.events ("]);
+    let coordinators = of(&["INTO sealog.events_"]);
+    // What a session of a server does to a shard is part of the message before.
+    let is_message = |(pid, said): &&(String, String)| match servers.contains(&**pid) {
+        true => !names_a_shard(said),
+        false => coordinators.contains(&**pid),
     };
     lines.iter().filter(is_message).count()
 }
@@ -123,6 +128,76 @@ fn on_citus_appends_go_through_the_coordinator_where_workers_cannot_be_reached()
     println!("messages to the coordinator and to workers for {} appends: {counts:?}", chains().len());
     assert!(counts.iter().all(|(coordinator, workers)| *coordinator > 0 && *workers > 0), "{counts:?}");
 }
+
+// ---- Migration ------------------------------------------------------------------------------------------
+
+#[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn on_citus_a_migration_moves_rows_leaves_no_copy_and_says_what_it_did() {
+    let database = Database::on_citus();
+    migrate(&database.url()).unwrap();
+    let before = node(&database);
+    for chain in chains() {
+        append(&before, chain, vec![login("a"); 3]);
+    }
+    drop(before);
+    let mut said = Vec::new();
+    let done = distribute(&database.url(), |step| said.push(step.to_owned())).unwrap();
+    assert_eq!(done.distributed, DISTRIBUTED_TABLES);
+    for table in ["chains", "events", "usage"] {
+        assert!(done.cleared.contains(&table), "{done:?}");
+    }
+    assert!(said.contains(&"moving 24 rows of sealog.events to the workers".to_owned()), "{said:?}");
+    let hidden = |table: &str| database.sql(&format!("SELECT pg_relation_size('sealog.{table}')"));
+    assert!(DISTRIBUTED_TABLES.iter().all(|table| hidden(table) == "0"));
+    let again = distribute(&database.url(), |step| panic!("it says {step}")).unwrap();
+    assert_eq!(again, Distribution::default());
+    let store = node(&database);
+    for chain in chains() {
+        append(&store, chain, vec![login("b")]);
+        assert_valid(&store, chain, 4);
+    }
+}
+
+#[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn on_citus_a_migration_goes_on_where_it_was_interrupted_and_removes_copies_that_were_left() {
+    let database = Database::on_citus();
+    migrate(&database.url()).unwrap();
+    append(&node(&database), live(), vec![login("a"); 3]);
+    // As an earlier version did it, and as far as it came.
+    database.sql("SELECT create_distributed_table('sealog.chains', 'chain_id')");
+    let done = distribute(&database.url(), |_| {}).unwrap();
+    assert_eq!(done.distributed, DISTRIBUTED_TABLES[1..]);
+    assert!(done.cleared.contains(&"chains"), "{done:?}");
+    assert_valid(&node(&database), live(), 3);
+}
+
+#[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn on_citus_a_migration_names_what_the_cluster_lacks_and_changes_nothing() {
+    let database = Database::on_citus();
+    migrate(&database.url()).unwrap();
+    let lacks = |what: &str| {
+        let refused = distribute(&database.url(), |step| panic!("it says {step}")).unwrap_err().to_string();
+        assert!(refused.contains(what), "{refused}");
+    };
+    let worker = &database.workers()[0];
+    let of_worker =
+        database.url().replace(&database.coordinator().port.to_string(), &worker.port.to_string());
+    let refused = distribute(&of_worker, |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("the URL names a worker"), "{refused}");
+    for worker in database.workers() {
+        database.sql(&format!("SELECT citus_remove_node('127.0.0.1', {})", worker.port));
+    }
+    lacks("SELECT citus_add_node('HOST', PORT)");
+    database.sql(&format!("SELECT citus_remove_node('127.0.0.1', {})", database.coordinator().port));
+    lacks("citus_set_coordinator_host");
+    database.sql("DROP EXTENSION citus CASCADE");
+    lacks("CREATE EXTENSION citus");
+}
+
+// ---- Faults ---------------------------------------------------------------------------------------------
 
 /// The worker that has a chain.
 fn worker_of(database: &Database, chain: ChainId) -> &'static Cluster {

@@ -59,7 +59,7 @@ macro_rules! conformance {
                 $(#[test]
                 #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
                 fn $rule() {
-                    let (world, database) = (StillWorld::new(), citus_database());
+                    let (world, database) = (StillWorld::new(), lent_citus_database());
                     let store = PostgresStore::open(&database.url(), &on_postgres(&world)).unwrap();
                     $rules::$rule(&store, &world);
                 })*
@@ -74,10 +74,18 @@ macro_rules! conformance {
     };
 }
 
+/// One that others have used before.
+pub(crate) fn lent_citus_database() -> postgres::Lent {
+    static LENDER: postgres::Lender = postgres::Lender::new();
+    let tables = sealog_store::postgres::DISTRIBUTED_TABLES.map(|table| format!("sealog.{table}"));
+    LENDER.lend(citus_database, &format!("TRUNCATE {}", tables.join(", ")))
+}
+
 /// With the tables of events, spread over the workers.
 pub(crate) fn citus_database() -> postgres::Database {
     let database = postgres::Database::on_citus();
-    sealog_store::postgres::migrate(&database.url(), true).unwrap();
+    sealog_store::postgres::migrate(&database.url()).unwrap();
+    sealog_store::postgres::distribute(&database.url(), |_| {}).unwrap();
     database
 }
 
@@ -173,7 +181,7 @@ macro_rules! losses {
                 #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
                 fn $rule() {
                     let world = StillWorld::new();
-                    $rules::$rule(&mut LossyPostgres::on(citus_database(), &world), &world);
+                    $rules::$rule(&mut LossyPostgres::on(lent_citus_database(), &world), &world);
                 })*
             })*
         }
@@ -307,27 +315,28 @@ fn files(dir: &Path, ending: &str) -> Vec<std::path::PathBuf> {
     all.filter(|path| path.extension().is_some_and(|extension| extension == ending)).collect()
 }
 
-struct LossyPostgres {
-    database: postgres::Database,
-    world: Arc<StillWorld>,
+struct LossyPostgres<D> {
+    // Dropped before its database.
     store: Option<PostgresStore>,
+    database: D,
+    world: Arc<StillWorld>,
 }
 
-impl LossyPostgres {
-    fn on(database: postgres::Database, world: &Arc<StillWorld>) -> LossyPostgres {
-        let store = Some(PostgresStore::open(&database.url(), &on_postgres(world)).unwrap());
+impl<D: AsRef<postgres::Database>> LossyPostgres<D> {
+    fn on(database: D, world: &Arc<StillWorld>) -> LossyPostgres<D> {
+        let store = Some(PostgresStore::open(&database.as_ref().url(), &on_postgres(world)).unwrap());
         LossyPostgres { database, world: Arc::clone(world), store }
     }
 }
 
-impl Lossy for LossyPostgres {
+impl<D: AsRef<postgres::Database>> Lossy for LossyPostgres<D> {
     fn store(&self) -> &dyn Store {
         self.store.as_ref().unwrap()
     }
 
     fn lose_from(&mut self, chain: ChainId, chain_seq: u64) {
         let ChainId { tenant_id, project_id, mode } = chain;
-        self.database.sql(&format!(
+        self.database.as_ref().sql(&format!(
             "DELETE FROM sealog.events WHERE chain_seq >= {chain_seq} AND chain_id IN (SELECT chain_id FROM sealog.chains \
              WHERE tenant_id = '{tenant_id}' AND project_id = '{project_id}' AND mode = '{}')",
             mode.as_str()
@@ -336,6 +345,7 @@ impl Lossy for LossyPostgres {
 
     fn restart(&mut self) {
         self.store = None;
-        self.store = Some(PostgresStore::open(&self.database.url(), &on_postgres(&self.world)).unwrap());
+        self.store =
+            Some(PostgresStore::open(&self.database.as_ref().url(), &on_postgres(&self.world)).unwrap());
     }
 }

@@ -176,7 +176,7 @@ fn a_database_that_an_earlier_build_wrote_opens_verifies_and_goes_on() {
         let database = cluster().database();
         restore(&database, &fixture.dir.join("postgres.sql.gz"));
         // A server changes no tables that have data; this is the step that an operator makes.
-        sealog_store::postgres::migrate(&database.url(), false).unwrap();
+        sealog_store::postgres::migrate(&database.url()).unwrap();
         opens_verifies_and_extends(&fixture, &world, || {
             let options = sealog_store::postgres::Options {
                 mark_dir: Some(node.path().to_owned()),

@@ -21,7 +21,7 @@ use sealog_testing::postgres::{Cluster, Database, cluster};
 use sealog_testing::wire::{Told, Wire};
 use sealog_testing::*;
 
-use crate::conformance::citus_database;
+use crate::conformance::lent_citus_database;
 
 fn options(skew_ms: i64) -> Options {
     Options { connections: 8, world: Arc::new(Skewed(skew_ms)), ..Options::default() }
@@ -43,7 +43,7 @@ macro_rules! on_each_database {
             $(#[test]
             #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
             fn $rule() {
-                super::$rule(&super::citus_database());
+                super::$rule(&super::lent_citus_database());
             })*
         }
     };

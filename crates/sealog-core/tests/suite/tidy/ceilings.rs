@@ -22,8 +22,8 @@ const LINES: [(&str, usize); 18] = [
     ("sealog-formats", 1_600),
     ("sealog-server", 6_300),
     ("sealog-service", 10_600),
-    ("sealog-store", 19_200),
-    ("sealog-testing", 2_300),
+    ("sealog-store", 19_600),
+    ("sealog-testing", 2_400),
     ("sealog-trust", 3_300),
     ("sealog-verify", 700),
 ];

@@ -1,0 +1,148 @@
+//! Spreads the tables of events over a Citus cluster, by `chain_id`: all that belongs to a chain is on one
+//! shard. Control data stays on the coordinator.
+//!
+//! One table at a time, so that whoever is interrupted goes on with the next. Servers are stopped meanwhile.
+
+use tokio_postgres::Error;
+
+use super::error::{OpenError, explain};
+use super::migrate::{LOCK, with_session};
+use super::pool::Session;
+use super::statements::append_function;
+
+/// Tables that are distributed. Servers take the tables for distributed when the last one is.
+pub const DISTRIBUTED_TABLES: [&str; 8] =
+    ["chains", "idempotency", "usage", "counts", "counted", "event_fields", "fields_indexed", "events"];
+/// The first whose nodes all have the metadata of the cluster.
+const CITUS_MIN: u32 = 11;
+
+/// What [`distribute`] has done. Nothing in both where all was done before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Distribution {
+    /// Tables whose rows are on the workers now.
+    pub distributed: Vec<&'static str>,
+    /// Tables of which a copy was left on the coordinator, which nobody could see, and is gone now.
+    pub cleared: Vec<&'static str>,
+}
+
+/// Distributes the tables that are not, and says each step before it is done.
+pub fn distribute(url: &str, mut say: impl FnMut(&str)) -> Result<Distribution, OpenError> {
+    with_session(url, async |session| {
+        // Whoever migrates at the same time waits.
+        run(
+            session,
+            &format!("SET lock_timeout = 0; SET statement_timeout = 0; SELECT pg_advisory_lock({LOCK})"),
+        )
+        .await?;
+        check(session).await?;
+        let mut done = Distribution::default();
+        for table in DISTRIBUTED_TABLES {
+            if !is_distributed(session, table).await? {
+                let rows = text(session, &format!("SELECT count(*)::text FROM sealog.{table}")).await?;
+                say(&format!("moving {} rows of sealog.{table} to the workers", rows.unwrap_or_default()));
+                let with = if table == "chains" { "" } else { ", colocate_with => 'sealog.chains'" };
+                let sql = format!("SELECT create_distributed_table('sealog.{table}', 'chain_id'{with})");
+                run(session, &sql).await?;
+                done.distributed.push(table);
+            }
+            // Citus leaves the rows where they were, out of sight.
+            let bytes = format!("SELECT nullif(pg_relation_size('sealog.{table}'), 0)::text");
+            if text(session, &bytes).await?.is_some() {
+                say(&format!("removing the copy of sealog.{table} on the coordinator"));
+                let sql = format!("SELECT truncate_local_data_after_distributing_table('sealog.{table}')");
+                run(session, &sql).await?;
+                done.cleared.push(table);
+            }
+        }
+        // Which store this is, on every node: a server that connects to a worker compares it.
+        let identity = "CREATE TABLE IF NOT EXISTS sealog.identity (store_id uuid PRIMARY KEY)";
+        run(session, identity).await?;
+        if !is_distributed(session, "identity").await? {
+            run(session, "SELECT create_reference_table('sealog.identity')").await?;
+        }
+        run(session, "INSERT INTO sealog.identity SELECT store_id FROM sealog.store ON CONFLICT DO NOTHING")
+            .await?;
+        // Citus brings functions to the workers, also to those that are added later.
+        run(session, "SELECT create_distributed_function('sealog.drop_test_events(uuid, bigint, bigint)')")
+            .await?;
+        run(session, &append_function()).await?;
+        Ok(done)
+    })
+}
+
+/// What has to be so before anything is distributed.
+async fn check(session: &Session) -> Result<(), OpenError> {
+    let missing = |problem: String| Err(OpenError::Cluster(problem));
+    let available = "SELECT name::text FROM pg_available_extensions WHERE name = 'citus'";
+    if text(session, available).await?.is_none() {
+        return missing("the database server has no Citus: install it on every node, add citus to shared_preload_libraries and restart".into());
+    }
+    let version = "SELECT extversion FROM pg_extension WHERE extname = 'citus'";
+    let Some(version) = text(session, version).await? else {
+        return missing("run CREATE EXTENSION citus as a superuser, in this database on every node".into());
+    };
+    let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    if major.is_none_or(|major| major < CITUS_MIN) {
+        return missing(format!("Citus {version} is too old; use {CITUS_MIN} or later"));
+    }
+    if text(session, "SELECT groupid::text FROM pg_catalog.pg_dist_local_group").await?.as_deref()
+        != Some("0")
+    {
+        return missing("the URL names a worker; use that of the coordinator".into());
+    }
+    let known = "SELECT count(*)::text FROM pg_catalog.pg_dist_node WHERE groupid = 0";
+    if text(session, known).await?.as_deref() == Some("0") {
+        return missing(
+            "tell the workers where the coordinator is: SELECT citus_set_coordinator_host('HOST', PORT)"
+                .into(),
+        );
+    }
+    let workers = "SELECT count(*)::text FROM pg_catalog.pg_dist_node WHERE groupid <> 0 AND noderole = 'primary' AND shouldhaveshards";
+    if text(session, workers).await?.as_deref() == Some("0") {
+        return missing("the cluster has no workers; add each: SELECT citus_add_node('HOST', PORT)".into());
+    }
+    let unready = "SELECT string_agg(nodename || ':' || nodeport, ', ') FROM pg_catalog.pg_dist_node WHERE noderole = 'primary' AND NOT (isactive AND metadatasynced)";
+    if let Some(nodes) = text(session, unready).await? {
+        return missing(format!(
+            "nodes are not active or have no metadata: {nodes}; see citus_activate_node"
+        ));
+    }
+    // In this database, with this role, by the network: all that a move needs.
+    let answers = format!(
+        "SELECT string_agg(nodename || ':' || nodeport || ' (' || result || ')', ', ')
+         FROM run_command_on_workers($$SELECT extversion FROM pg_extension WHERE extname = 'citus'$$) WHERE NOT success OR result <> '{version}'"
+    );
+    match text(session, &answers).await? {
+        Some(nodes) => missing(format!(
+            "every worker must answer with the coordinator's version of Citus, {version}; these do not: {nodes}"
+        )),
+        None => Ok(()),
+    }
+}
+
+async fn is_distributed(session: &Session, table: &str) -> Result<bool, OpenError> {
+    let sql = format!(
+        "SELECT partmethod::text FROM pg_catalog.pg_dist_partition WHERE logicalrelid = 'sealog.{table}'::regclass"
+    );
+    Ok(text(session, &sql).await?.is_some())
+}
+
+/// The first value, as text.
+async fn text(session: &Session, sql: &str) -> Result<Option<String>, OpenError> {
+    let rows = session.client.query_typed(sql, &[]).await.map_err(|error| failed(sql, &error))?;
+    Ok(rows.first().and_then(|row| row.get(0)))
+}
+
+async fn run(session: &Session, sql: &str) -> Result<(), OpenError> {
+    session.client.batch_execute(sql).await.map_err(|error| failed(sql, &error))
+}
+
+/// With what was being done: the message of a node seldom says.
+fn failed(sql: &str, error: &Error) -> OpenError {
+    match error.code() {
+        Some(_) => {
+            OpenError::Cluster(format!("{}: {}", sql.lines().next().unwrap_or_default(), explain(error)))
+        }
+        None => OpenError::of(error),
+    }
+}
