@@ -118,7 +118,7 @@ impl Part {
         getrandom::fill(&mut random)
             .map_err(|error| Failure::new(Exit::Failure, format!("the system has no randomness: {error}")))?;
         let path = becomes.with_added_extension(format!("{:08x}.part", u32::from_le_bytes(random)));
-        // Events can be anything: nobody else is to read them.
+        // Events can be anything: only the owner reads them.
         let file = OpenOptions::new().create_new(true).write(true).mode(FILE_MODE).open(&path);
         let file = file.map_err(|error| file_flags::unwritable(&path, &error))?;
         let file = BufWriter::with_capacity(256 << 10, file);

@@ -29,7 +29,7 @@ impl Control {
     }
 
     /// Nothing when the person is no member of the tenant. A tenant that has an owner whose membership does
-    /// not end keeps one, unless it was closed. Somebody whose last membership ends by it has no sessions any
+    /// not end keeps one, unless it was closed. A person whose last membership ends by it has no sessions any
     /// more. Invitations that the person has sent and may not send any more are withdrawn, and so are all of
     /// a membership that had ended.
     pub fn update_member(

@@ -54,7 +54,7 @@ pub struct Cluster {
     _keeper: Option<Child>,
 }
 
-/// A Citus cluster that somebody has started, as `just citus DIR` says: its coordinator and its workers. Its
+/// A Citus cluster that is running, as `just citus DIR` says: its coordinator and its workers. Its
 /// file `nodes` has a line for each, the coordinator first: its name, which is that of its data, and its
 /// port. The file `bin` says where the programs are.
 pub fn citus() -> (&'static Cluster, &'static [Cluster]) {
@@ -485,7 +485,7 @@ impl Lender {
         Lender(Mutex::new(Vec::new()))
     }
 
-    /// One that nobody uses, made empty, or a new one.
+    /// One that is not in use, made empty, or a new one.
     pub fn lend(&'static self, make: fn() -> Database, empty: &str) -> Lent {
         let idle = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(database) = &idle {
@@ -524,7 +524,7 @@ impl std::ops::Deref for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // What a test has left behind that failed is nobody's to use.
+        // No test uses what a failed one has left behind.
         if !std::thread::panicking() {
             self.lender.0.lock().unwrap_or_else(PoisonError::into_inner).extend(self.database.take());
         }

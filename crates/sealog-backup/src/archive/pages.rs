@@ -303,7 +303,7 @@ fn action(KnownAction { action, retired_at_ms }: &KnownAction) -> Value {
     })
 }
 
-/// Without password and authenticator, which are the person's, whatever tenants the person is in.
+/// Without password and authenticator, which are the person's, in all of the person's tenants.
 fn member(Member { person, membership }: &Member) -> Value {
     let Grants { projects, from_ms, until_ms } = &membership.grants;
     json!({
@@ -371,7 +371,7 @@ fn case(case: &Case) -> Value {
     })
 }
 
-/// With the salt: whoever has the archive checks the digest that the system chain has of the note.
+/// With the salt: a reader of the archive checks the digest that the system chain has of the note.
 fn entry(CaseEntry { case_id, revision, entry }: &CaseEntry) -> Value {
     let differences: Value = entry
         .differences

@@ -1,7 +1,7 @@
 //! Spreads the tables of events over a Citus cluster, by `chain_id`: all that belongs to a chain is on one
 //! shard. Control data stays on the coordinator.
 //!
-//! One table at a time, so that whoever is interrupted goes on with the next. Servers are stopped meanwhile.
+//! One table at a time, so that an interrupted run goes on with the next. Servers are stopped meanwhile.
 
 use tokio_postgres::Error;
 
@@ -21,14 +21,14 @@ const CITUS_MIN: u32 = 11;
 pub struct Distribution {
     /// Tables whose rows are on the workers now.
     pub distributed: Vec<&'static str>,
-    /// Tables of which a copy was left on the coordinator, which nobody could see, and is gone now.
+    /// Tables of which a copy was left on the coordinator, where no query sees it, and is gone now.
     pub cleared: Vec<&'static str>,
 }
 
 /// Distributes the tables that are not, and says each step before it is done.
 pub fn distribute(url: &str, mut say: impl FnMut(&str)) -> Result<Distribution, OpenError> {
     with_session(url, async |session| {
-        // Whoever migrates at the same time waits.
+        // Another migration waits.
         run(
             session,
             &format!("SET lock_timeout = 0; SET statement_timeout = 0; SELECT pg_advisory_lock({LOCK})"),

@@ -66,7 +66,7 @@ pub(super) struct Findings {
     known: Mutex<Known>,
     /// Someone has met a recorded head that is not among them.
     stale: AtomicBool,
-    /// A loss was noted in a chain's row, and the other nodes were not told.
+    /// A loss was noted in a chain's row, and the other nodes do not know.
     unannounced: AtomicBool,
 }
 

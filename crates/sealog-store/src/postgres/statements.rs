@@ -306,7 +306,7 @@ fn append_arguments() -> String {
 /// The whole append where the tables are distributed: one call of this function, on the node that has the
 /// chain. Each statement in it is about one chain and one table, so that Citus keeps its plan, and runs where
 /// the chain is, whichever node the call reaches; so the clock and the settings are those of that node. It
-/// has the rights of whoever calls it, and stores what it is given: nothing is computed here that is hashed.
+/// has the rights of its caller, and stores what it is given: nothing is computed here that is hashed.
 pub(super) fn append_function() -> String {
     let first = at_once_types().len() + 1;
     let (events, keys) = (array_types().len(), KEY_TYPES.len());

@@ -372,7 +372,7 @@ fn a_stopped_node_that_holds_the_chain_holds_it_for_three_seconds_at_most_and_it
     let beside = Node::start(&database.url(), "beside", 0);
     eventually("the processes get somewhere", || stopped.count() >= 10 && beside.count() >= 10);
     // Stopped at a moment when it has locked the chain and the server waits for it.
-    // A transaction has a number once it has locked the row of the chain; before, nobody waits for it.
+    // A transaction has a number once it has locked the row of the chain; before, no one waits for it.
     let held = format!(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_xid IS NOT NULL
          AND application_name = '{HAMMERING}-stopped'"

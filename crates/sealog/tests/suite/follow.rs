@@ -386,7 +386,7 @@ fn a_follower_that_is_asked_to_stop_leaves_the_cursor_at_the_end_of_the_file() {
     assert!(std::fs::read_to_string(&out).unwrap() == all_lines(&stage));
 }
 
-/// As logrotate does it: the file is moved away, and the follower is told.
+/// As logrotate does it: moves the file away and sends the follower a signal.
 #[test]
 fn sighup_makes_a_rotating_follower_go_on_in_a_new_file_and_no_event_is_missing_or_there_twice() {
     let stage = Stage::new();

@@ -165,7 +165,7 @@ fn what_waits_in_the_spool_is_sent_while_the_input_is_silent() {
     stage.stop();
     let args = ["log", "--file", "-", "--spool", &spool, "--retries", "0"];
     assert_eq!(stage.piped(&args, &lines(3)).0, Some(5));
-    // Nobody answers when it starts, and nothing arrives on its input.
+    // No server answers when it starts, and nothing arrives on its input.
     let (mut child, input) = begun(stage.command(&args));
     let mut noted = BufReader::new(child.stderr.take().unwrap());
     let noted = ends("it says that nobody answers", move || {

@@ -183,7 +183,7 @@ fn exports(mut house: House) {
     {
         assert!(!has(foreign), "{foreign}");
     }
-    // Whoever has it can check it: with this program, and with the one that shares no code with it.
+    // A reader can check it: with this program, and with the one that shares no code with it.
     assert_eq!(ended(sealog().args(["tenant", "verify", &archive]).output().unwrap()).0, Some(0));
     let tool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/sealog_verify.py");
     for (name, _) in files.iter().filter(|(name, _)| name.starts_with("events/")) {
@@ -192,7 +192,7 @@ fn exports(mut house: House) {
         assert!(checked.status.success(), "{name}: {}", String::from_utf8_lossy(&checked.stdout));
     }
     assert!(!system_events(&files).iter().any(|event| event["action"] == "sealog.tenant_exported"));
-    // A stopped store gives the same, and the record of the first export with it; nobody else is told.
+    // A stopped store gives the same, and the record of the first export with it; other tenants have no record.
     house.server().await_drained();
     house.stop();
     let again = house.file("again.tar");

@@ -103,7 +103,7 @@ pub fn a_tenant_with_open_cases_is_closed_only_by_those_who_say_so(control: &Con
     wait(control.save_case(done, write(20))).unwrap();
     assert_eq!(close(control, 1, Some(2), 50), Some(TenantClosed::OpenCases(vec![1, 3])));
     assert_eq!((wait(control.closed_at_ms(tenant_id(1))), is_revoked(control, 11)), (Ok(None), false));
-    // Those of another tenant keep nobody.
+    // Those of another tenant keep no one.
     assert_eq!(close(control, 2, Some(2), 51), Some(TenantClosed::Done));
     assert_eq!(close(control, 1, None, 52), Some(TenantClosed::Done));
 }
