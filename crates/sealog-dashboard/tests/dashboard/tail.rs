@@ -211,6 +211,19 @@ fn a_stream_does_not_keep_its_session_alive() {
     assert_eq!(session.last_seen_at_ms, session.created_at_ms);
 }
 
+/// The word is the only thing that tells a server of a client that is gone: without it the view of a quiet
+/// chain keeps its place. `tail.rs` bounds how long it takes.
+#[test]
+fn a_stream_of_a_quiet_chain_says_a_word_by_itself_and_goes_on() {
+    let stage = stage();
+    let mut browser = stage.signed_in(1);
+    let mut stream = browser.open(&tail(), &[]);
+    assert!(stream.next().unwrap().contains("retry:"));
+    assert_eq!([stream.next().unwrap(), stream.next().unwrap()], [":\n\n", ":\n\n"]);
+    login(&stage, "a");
+    stream.until("event: rows");
+}
+
 #[test]
 fn a_person_has_four_streams_and_whoever_closes_one_has_another() {
     let stage = stage();
