@@ -1,25 +1,31 @@
-//! What a stop does to connections.
+//! What a stop and a deadline do to connections whose request has arrived.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::get;
 use sealog_testing::{Gate, Opener};
 
-use crate::harness::{Service, bearer, eventually, request};
+use crate::harness::{Service, Setup, bearer, eventually, request};
 
-#[test]
-fn requests_that_have_arrived_when_the_server_stops_are_answered() {
-    let gate = Arc::new(Gate::default());
-    let held = Arc::clone(&gate);
-    let service = Service::with(|setup| {
-        // Holds up the only event loop, as a busy machine does.
+/// A service whose only event loop a request for `/hold` holds up at the gate, as a busy machine does.
+fn holding(gate: &Arc<Gate>, change: impl FnOnce(&mut Setup)) -> Service {
+    let held = Arc::clone(gate);
+    Service::with(|setup| {
         let hold = move || {
             held.pass();
             std::future::ready("held")
         };
         setup.pages = Router::new().route("/hold", get(hold));
-    });
+        change(setup);
+    })
+}
+
+#[test]
+fn requests_that_have_arrived_when_the_server_stops_are_answered() {
+    let gate = Arc::new(Gate::default());
+    let service = holding(&gate, |_| {});
     let ask = request("GET", "/v1/events", &[("Authorization", &bearer(&service.live))], b"");
     // Accepted before the next one, whose answer shows that it was.
     let mut silent = service.connect();
@@ -42,4 +48,46 @@ fn requests_that_have_arrived_when_the_server_stops_are_answered() {
         connection.receive().ok();
         assert!(connection.ended());
     }
+}
+
+/// The deadlines of a first byte and of headers end in the event loop, which may have been busy elsewhere
+/// when the bytes came: they are for clients that are late, and not for servers that are.
+#[test]
+fn requests_that_have_arrived_while_the_event_loop_was_held_up_are_answered_behind_their_deadlines() {
+    const DEADLINE: Duration = Duration::from_secs(1);
+    let gate = Arc::new(Gate::default());
+    let service = holding(&gate, |setup| {
+        setup.config.deadlines.first_byte = DEADLINE;
+        setup.config.deadlines.headers = DEADLINE;
+    });
+    let ask = request("GET", "/v1/events", &[("Authorization", &bearer(&service.live))], b"");
+    let (begun, ended) = ask.split_at(ask.len() / 2);
+    for _ in 0..20 {
+        let connected = Instant::now();
+        let (mut silent, mut halfway, mut idle) = (service.connect(), service.connect(), service.connect());
+        halfway.send(begun);
+        // Its answer shows that those before it were accepted.
+        idle.get("/v1/events", &service.live).ok();
+        gate.close();
+        let opener = Opener(&gate);
+        let mut holding = service.connect();
+        holding.send(&request("GET", "/hold", &[], b""));
+        eventually(|| gate.waiting() == 1);
+        // Where this machine was too slow, the deadlines have ended before the event loop was held up.
+        let is_in_time = connected.elapsed() < DEADLINE;
+        silent.send(&ask);
+        halfway.send(ended);
+        idle.send(&ask);
+        let sent = Instant::now();
+        eventually(|| !is_in_time || sent.elapsed() > 2 * DEADLINE);
+        drop(opener);
+        assert_eq!(holding.receive().body, "held");
+        if is_in_time {
+            for mut connection in [silent, halfway, idle] {
+                connection.receive().ok();
+            }
+            return;
+        }
+    }
+    panic!("this machine is too slow for deadlines of {DEADLINE:?}");
 }
