@@ -194,6 +194,20 @@ fn a_drop_without_its_record_is_a_finding_where_the_system_chain_is_at_hand() {
         let found = block(drops::check(store)).unwrap();
         assert_eq!((found.unrecorded.len(), found.unproven.len()), (1, 1));
         assert!(found.unrecorded[0].contains(&chain.to_string()), "{found:?}");
+        // A record of as many events that were others is no record of these.
+        let dropped = wait(store.head(chain)).unwrap().dropped;
+        let other_hash = "ab".repeat(32);
+        for (hash, unrecorded) in [(other_hash, 1), (dropped.hash.to_string(), 0)] {
+            let (project, seq) = (chain.project_id, dropped.chain_seq);
+            let named = format!(
+                r#"{{"project_id":"{project}","mode":"test","last_seq":{seq},"last_hash":"{hash}"}}"#
+            );
+            let record = format!(
+                r#"{{"action":"sealog.test_events_dropped","resource":"store/test","metadata":{{"dropped":[{named}]}}}}"#
+            );
+            append(store, system, vec![draft(&record)]);
+            assert_eq!(block(drops::check(store)).unwrap().unrecorded.len(), unrecorded, "{hash}");
+        }
     });
 }
 
