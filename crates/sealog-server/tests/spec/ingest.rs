@@ -445,6 +445,8 @@ fn a_gzip_is_cut_at_the_limit_of_what_it_becomes() {
     let bomb = gzip(&vec![b' '; 100 << 20]);
     assert!(bomb.len() < 2 << 20);
     encoded(&service, JSON, "gzip", &bomb).rejected(413, "validation/body_too_large");
+    // What comes behind the limit is not looked at, so that it may be as broken as it likes.
+    encoded(&service, JSON, "gzip", &bomb[..bomb.len() / 2]).rejected(413, "validation/body_too_large");
 }
 
 fn binary(service: &Service, headers: &[(&str, &str)], body: &[u8]) -> Response {

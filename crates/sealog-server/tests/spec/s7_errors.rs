@@ -221,6 +221,21 @@ fn readyz_tells_strangers_one_word_and_the_operator_the_whole_reason() {
 }
 
 #[test]
+fn readyz_stays_200_while_events_are_accepted_and_names_reads_that_fail_to_the_operator_alone() {
+    let service = Service::start();
+    service.hinge().set(Mood::Degraded);
+    let outside = ("X-Forwarded-For", "203.0.113.9");
+    assert_eq!(service.request("GET", "/readyz", &[outside], b"").ok(), json!({"ready": true}));
+    let whole = json!({"ready": true, "detail": "segment 1 cannot be read; asked for by a test"});
+    let operator = [outside, ("Authorization", &bearer(TOKEN))];
+    assert_eq!(service.request("GET", "/readyz", &operator, b"").ok(), whole);
+    assert_eq!(service.request("GET", "/readyz", &[], b"").ok(), whole);
+    service.log(&service.live, LOGIN);
+    service.hinge().set(Mood::Willing);
+    assert_eq!(service.request("GET", "/readyz", &[], b"").ok(), json!({"ready": true}));
+}
+
+#[test]
 fn head_is_answered_as_get_without_the_body() {
     let service = Service::start();
     let log_id = service.log(&service.live, LOGIN);
