@@ -261,6 +261,18 @@ fn a_live_chain_whose_row_says_that_events_were_dropped_takes_none_and_is_named(
     eventually("it is named no more", || store.faults().is_empty());
 }
 
+/// A node that has the chain to itself appends without a look at its row, in one message.
+#[test]
+fn a_forged_drop_stops_also_a_node_that_knows_the_head_of_the_chain() {
+    let stage = Stage::new();
+    let store = stage.open();
+    fill(&store, live(), 10);
+    say_dropped(&stage, live(), 5);
+    let refused = Err(StoreError::HeadUnproven { chain: live() });
+    assert_eq!(try_append(&store, live(), vec![login("on top")]), refused);
+    assert_eq!(stage.database.sql("SELECT count(*) FROM sealog.events"), "10");
+}
+
 #[test]
 fn the_schema_refuses_a_drop_of_a_live_chain_and_one_beyond_the_head() {
     let stage = Stage::new();
