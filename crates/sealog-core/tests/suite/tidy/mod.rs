@@ -18,11 +18,12 @@ use serde_json::{Value, json};
 /// any, and none may use it.
 ///
 /// All may use [`TESTING`] for their tests, and none for anything else.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("sealog-core", &[]),
     ("sealog-trust", &["sealog-core"]),
     ("sealog-store", &["sealog-core"]),
     ("sealog-control", &["sealog-core", "sealog-store"]),
+    ("sealog-tlog", &["sealog-core", "sealog-control", "sealog-store", "sealog-trust"]),
     ("sealog-formats", &["sealog-core"]),
     ("sealog-docs", &["sealog-core", "sealog-formats"]),
     ("sealog-service", &["sealog-core", "sealog-formats", "sealog-store", "sealog-control"]),

@@ -1,0 +1,1 @@
+//! The store log: entries, signed checkpoints, the history of heads, and the root keys of the salts.
