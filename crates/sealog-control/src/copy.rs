@@ -18,7 +18,7 @@ impl Control {
     ///
     /// Blocks, for as long as the file takes to be read and written.
     pub fn copy_to(&self, path: &Path) -> Result<BTreeSet<ProjectId>, StoreError> {
-        durable(self.database.copy_to(&SCHEMA, path), path)
+        durable(self.database.copy_to(path), path)
     }
 }
 

@@ -38,7 +38,17 @@ impl Database {
     }
 
     pub fn in_directory(directory: &Directory, schema: &Schema) -> Result<Database, OpenError> {
-        File::open(directory, schema).map(Box::new).map(Driver::Sqlite).map(Database::over)
+        File::open(directory, directory.path(), schema).map(Box::new).map(Driver::Sqlite).map(Database::over)
+    }
+
+    /// In a folder of the directory, which is made where it is missing.
+    pub fn in_folder(directory: &Directory, folder: &str, schema: &Schema) -> Result<Database, OpenError> {
+        let dir = directory.path().join(folder);
+        let disk = directory.disk();
+        disk.create_dir(&dir)
+            .and_then(|()| disk.sync_dir(directory.path()))
+            .map_err(|error| OpenError::Io { path: dir.clone(), error })?;
+        File::open(directory, &dir, schema).map(Box::new).map(Driver::Sqlite).map(Database::over)
     }
 
     pub fn on_postgres(sessions: Sessions, schema: &Schema) -> Result<Database, OpenError> {
@@ -68,7 +78,7 @@ impl Database {
 
     /// Whether there is room for so many bytes beside what is kept free. A database server looks after its
     /// own.
-    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+    pub fn has_room(&self, bytes: u64) -> bool {
         match &self.driver {
             Driver::Sqlite(file) => file.has_room(bytes),
             Driver::Postgres(_) => true,
@@ -77,9 +87,9 @@ impl Database {
 
     /// Copies everything into a new file; the projects that the copy knows. A database server has its own
     /// tools for that.
-    pub(crate) fn copy_to(&self, schema: &Schema, path: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
+    pub(crate) fn copy_to(&self, path: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
         match &self.driver {
-            Driver::Sqlite(file) => file.copy_to(schema, path),
+            Driver::Sqlite(file) => file.copy_to(path),
             Driver::Postgres(_) => Err(DbError::Refused("copy a database with its own tools".into())),
         }
     }
@@ -119,7 +129,7 @@ impl Database {
     }
 
     /// As [`Database::change`], with what it may use of a full disk.
-    pub(crate) fn change_in<T, E: From<DbError>>(
+    pub fn change_in<T, E: From<DbError>>(
         &self,
         room: Room,
         lock: Lock,

@@ -130,10 +130,11 @@ pub enum Value {
 }
 
 /// `params![id, name]`
+#[macro_export]
 macro_rules! params {
     ($($value:expr),* $(,)?) => { &[$($crate::db::Value::from($value)),*] };
 }
-pub(crate) use params;
+pub use crate::params;
 
 macro_rules! value_from {
     ($($type:ty: |$value:ident| $made:expr;)*) => {
@@ -320,7 +321,7 @@ impl<T: FromValue> FromValue for Option<T> {
 }
 
 /// The first row of an answer, read.
-pub(crate) fn one<T>(
+pub fn one<T>(
     db: &mut dyn Db,
     sql: &str,
     params: &[Value],
@@ -357,7 +358,7 @@ pub(crate) fn readable<T>(
 }
 
 /// Every row of an answer, read.
-pub(crate) fn all<T>(
+pub fn all<T>(
     db: &mut dyn Db,
     sql: &str,
     params: &[Value],
@@ -367,7 +368,7 @@ pub(crate) fn all<T>(
 }
 
 /// A number that a statement with one row and the column `count` answers.
-pub(crate) fn count(db: &mut dyn Db, sql: &str, params: &[Value]) -> Result<u64, DbError> {
+pub fn count(db: &mut dyn Db, sql: &str, params: &[Value]) -> Result<u64, DbError> {
     Ok(one(db, sql, params, |row| row.get("count"))?.unwrap_or(0))
 }
 
@@ -443,7 +444,7 @@ impl Table {
     }
 
     /// All of it.
-    pub(crate) fn all<T>(
+    pub fn all<T>(
         &self,
         db: &mut dyn Db,
         read: impl FnMut(&Row) -> Result<T, DbError>,

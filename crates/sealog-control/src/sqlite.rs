@@ -38,6 +38,8 @@ pub(crate) struct File {
     inner: Mutex<Inner>,
     /// Nothing for a database in memory.
     directory: Option<Directory>,
+    /// The file itself; only a name for a database in memory.
+    path: PathBuf,
     locking: Locking,
 }
 
@@ -56,12 +58,13 @@ impl File {
         Ok(File {
             inner: Mutex::new(Inner { db, failed: None, reserve: None }),
             directory: None,
+            path: PathBuf::from(schema.name),
             locking: Locking::Exclusive,
         })
     }
 
-    pub(crate) fn open(directory: &Directory, schema: &Schema) -> Result<File, OpenError> {
-        let dir = directory.path();
+    /// In `dir`, which is the directory or a folder in it.
+    pub(crate) fn open(directory: &Directory, dir: &Path, schema: &Schema) -> Result<File, OpenError> {
         let path = dir.join(format!("{}.db", schema.name));
         let mut reserve = Reserve::open(Arc::clone(directory.disk()), dir.to_owned(), schema.name);
         let mut locking = Locking::Shared;
@@ -71,10 +74,10 @@ impl File {
             locking = if reserve.release_if_low() { Locking::Shared } else { Locking::Exclusive };
             db = open_file(dir, &path, schema, locking);
         }
-        let db = db.map_err(|error| error.of(schema, path))?;
+        let db = db.map_err(|error| error.of(schema, path.clone()))?;
         reserve.keep();
         let inner = Mutex::new(Inner { db, failed: None, reserve: Some(reserve) });
-        Ok(File { inner, directory: Some(directory.clone()), locking })
+        Ok(File { inner, directory: Some(directory.clone()), path, locking })
     }
 
     pub(crate) fn read<T>(&self, act: impl FnOnce(&mut dyn Db) -> Result<T, DbError>) -> Result<T, DbError> {
@@ -149,9 +152,8 @@ impl File {
 
     /// Copies what is committed into a new file, by a connection of its own: whoever reads or changes goes on
     /// meanwhile. The projects that the copy knows.
-    pub(crate) fn copy_to(&self, schema: &Schema, to: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
-        let from =
-            self.directory.as_ref().map(|directory| directory.path().join(format!("{}.db", schema.name)));
+    pub(crate) fn copy_to(&self, to: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
+        let from = self.directory.as_ref().map(|_| self.path.clone());
         let bytes = from.as_ref().and_then(|from| from.metadata().ok()).map_or(0, |file| file.len());
         // A copy beside the logs must not take the room of events. On another disk it takes none of theirs: a
         // store whose disk is full is the one that a backup is wanted of.
@@ -568,7 +570,7 @@ mod tests {
     }
 
     fn open(store: &EmbeddedStore) -> File {
-        File::open(store.directory().unwrap(), &SCHEMA).unwrap()
+        File::open(store.directory().unwrap(), store.directory().unwrap().path(), &SCHEMA).unwrap()
     }
 
     fn in_memory() -> File {
