@@ -247,14 +247,21 @@ impl Trees {
     /// Builds for as long as the process runs. A pass that failed is made again, and so is one that another
     /// node was in the way of.
     pub async fn watch(&self, every: Duration) {
+        let mut said = None;
         loop {
-            match self.pass().await {
+            let passed = self.pass().await;
+            let before = said.take();
+            match passed {
                 // So much has arrived during this pass that the next one begins at once.
                 Ok(Pass::Done { leaves, .. }) if leaves >= build::PENDING_LEAVES => continue,
                 Ok(_) => {}
                 Err(StoreError::Closing) => return,
                 Err(error) => {
-                    tracing::error!(%error, "failed to bring the trees of the chains up to date; retrying");
+                    // A store that cannot be followed says so once.
+                    if before.as_ref() != Some(&error) {
+                        tracing::error!(%error, "failed to bring the trees of the chains up to date; retrying");
+                    }
+                    said = Some(error);
                 }
             }
             tokio::time::sleep(every).await;

@@ -21,6 +21,8 @@ pub trait Home {
     fn databases(&self) -> (Arc<Database>, Arc<Database>);
     /// The process ends and starts again. Whatever uses the store was dropped.
     fn restart(&mut self) {}
+    /// Events may be as large as requests; tests of many segments have small ones.
+    fn make_room(&mut self) {}
     /// The derived database is gone.
     fn forget_trees(&mut self);
     /// All events are gone; the databases of the trees are still there.
@@ -80,12 +82,13 @@ impl Home for InMemory {
 pub struct InDirectory {
     world: Arc<StillWorld>,
     dir: tempfile::TempDir,
+    has_room: bool,
     open: Option<(Arc<EmbeddedStore>, Arc<Database>, Arc<Database>)>,
 }
 
 impl InDirectory {
     pub fn new(world: Arc<StillWorld>) -> InDirectory {
-        let mut home = InDirectory { world, dir: tempfile::tempdir().unwrap(), open: None };
+        let mut home = InDirectory { world, dir: tempfile::tempdir().unwrap(), has_room: false, open: None };
         home.restart();
         home
     }
@@ -111,11 +114,21 @@ impl Home for InDirectory {
 
     fn restart(&mut self) {
         self.open = None;
-        let store = Arc::new(EmbeddedStore::open(self.dir.path(), &small(&self.world)).unwrap());
+        let mut options = small(&self.world);
+        if self.has_room {
+            (options.segment_bytes_first, options.segment_bytes_max) = (8 << 20, 8 << 20);
+        }
+        let store = Arc::new(EmbeddedStore::open(self.dir.path(), &options).unwrap());
         let open =
             |schema| Arc::new(Database::in_folder(store.directory().unwrap(), FOLDER, schema).unwrap());
         let (trees, log) = (open(&TREES), open(&LOG));
         self.open = Some((store, trees, log));
+    }
+
+    fn make_room(&mut self) {
+        self.has_room = true;
+        // What is there is in small segments, and goes on so.
+        self.forget_events();
     }
 
     fn forget_trees(&mut self) {
