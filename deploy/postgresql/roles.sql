@@ -68,5 +68,23 @@ BEGIN
     -- One row, which is written again.
     GRANT INSERT, UPDATE ON sealog_control.epochs TO sealog_node;
     -- End of rights in sealog_control.
+
+    IF to_regclass('sealog_trees.migrations') IS NOT NULL THEN
+    REVOKE ALL ON ALL TABLES IN SCHEMA sealog_trees FROM sealog_node;
+    -- Rights in sealog_trees: likewise. All of it is derived, and is built again where it is deleted.
+    GRANT USAGE ON SCHEMA sealog_trees TO sealog_node;
+    GRANT SELECT ON ALL TABLES IN SCHEMA sealog_trees TO sealog_node;
+    GRANT INSERT, UPDATE, DELETE ON sealog_trees.chains, sealog_trees.tiles, sealog_trees.builder TO sealog_node;
+    -- End of rights in sealog_trees.
+    END IF;
+
+    IF to_regclass('sealog_log.migrations') IS NOT NULL THEN
+    REVOKE ALL ON ALL TABLES IN SCHEMA sealog_log FROM sealog_node;
+    -- Rights in sealog_log: likewise. Root keys of salts are only ever added.
+    GRANT USAGE ON SCHEMA sealog_log TO sealog_node;
+    GRANT SELECT ON ALL TABLES IN SCHEMA sealog_log TO sealog_node;
+    GRANT INSERT ON sealog_log.salt_keys TO sealog_node;
+    -- End of rights in sealog_log.
+    END IF;
 END
 $$;

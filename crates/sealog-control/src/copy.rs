@@ -29,16 +29,18 @@ pub fn copy_of_directory(data_dir: &Path, path: &Path) -> Result<BTreeSet<Projec
     durable(sqlite::copy_file(&from, path), path)
 }
 
-fn durable(
-    copied: Result<BTreeSet<ProjectId>, DbError>,
-    path: &Path,
-) -> Result<BTreeSet<ProjectId>, StoreError> {
-    let projects = copied.map_err(StoreError::from);
-    let projects =
-        projects.map_err(|error| StoreError::Control(format!("cannot copy the control data: {error}")))?;
+/// Copies a database of any schema, which a server may have open, to a new file.
+pub fn copy_of_file(from: &Path, path: &Path) -> Result<(), StoreError> {
+    durable(sqlite::copy_any_file(from, path), path)
+}
+
+fn durable<T>(copied: Result<T, DbError>, path: &Path) -> Result<T, StoreError> {
+    let copied = copied.map_err(StoreError::from);
+    let copied =
+        copied.map_err(|error| StoreError::Control(format!("cannot copy the control data: {error}")))?;
     let synced = std::fs::File::open(path).and_then(|file| file.sync_all());
     synced.map_err(|error| StoreError::Control(format!("{}: {error}", path.display())))?;
-    Ok(projects)
+    Ok(copied)
 }
 
 /// The projects that a copy knows, those that are reserved for system chains among them.

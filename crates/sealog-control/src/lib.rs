@@ -92,8 +92,8 @@ pub use case_words::{
 };
 pub use closed::TenantClosed;
 pub use control::{Answer, Control};
-pub use copy::{copy_of_directory, names_of_copy, projects_of_copy};
-pub use db::{ListPage, Room};
+pub use copy::{copy_of_directory, copy_of_file, names_of_copy, projects_of_copy};
+pub use db::{ListPage, Room, Schema};
 pub use device::{Device, DeviceSeen};
 pub use ending::{EndPage, EndPlace};
 pub use epoch::Epochs;
@@ -122,10 +122,11 @@ pub use session::{Session, Shown};
 pub use snapshot::ControlSnapshot;
 pub use tenant::{NewTenant, Tenant, TenantChange};
 
-/// What a server that starts would find in a PostgreSQL database: the tables of events and those of control
-/// data.
-pub fn look(url: &str) -> Result<store_postgres::Look, store_postgres::OpenError> {
-    store_postgres::look(url, &[postgres::steps(&SCHEMA)])
+/// What a server that starts would find in a PostgreSQL database: the tables of events and those of these
+/// schemas.
+pub fn look(url: &str, schemas: &[&Schema]) -> Result<store_postgres::Look, store_postgres::OpenError> {
+    let steps: Vec<_> = schemas.iter().map(|schema| postgres::steps(schema)).collect();
+    store_postgres::look(url, &steps)
 }
 
 /// What a server that starts would find of control data in a data directory: steps of the schema that were
@@ -135,8 +136,17 @@ pub fn look_in_directory(dir: &std::path::Path) -> Result<Option<(usize, usize)>
     sqlite::look(dir, &SCHEMA)
 }
 
-/// Makes or updates the tables of control data in a PostgreSQL database, as `sealog migrate` does; how many
-/// steps that took.
+/// Makes or updates the tables of control data in a PostgreSQL database; how many steps that took.
 pub fn migrate(url: &str) -> Result<usize, store_postgres::OpenError> {
-    store_postgres::sessions::migrate(url, &postgres::steps(&SCHEMA))
+    migrate_all(url, &[&SCHEMA])
+}
+
+/// Makes or updates the tables of these schemas in a PostgreSQL database, as `sealog migrate` does; how many
+/// steps that took.
+pub fn migrate_all(url: &str, schemas: &[&Schema]) -> Result<usize, store_postgres::OpenError> {
+    let mut made = 0;
+    for schema in schemas {
+        made += store_postgres::sessions::migrate(url, &postgres::steps(schema))?;
+    }
+    Ok(made)
 }

@@ -178,13 +178,29 @@ impl File {
 
 /// Copies what is committed in a file that another process may have open. The projects that the copy knows.
 pub(crate) fn copy_file(from: &Path, to: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
+    copy_any_file(from, to)?;
+    projects_of(to)
+}
+
+/// As [`copy_file`], of any schema.
+pub(crate) fn copy_any_file(from: &Path, to: &Path) -> Result<(), DbError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(from, flags)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
-    copy_by(&db, to)
+    copy_all(&db, to)
 }
 
 fn copy_by(db: &Connection, to: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
+    copy_all(db, to)?;
+    projects_of(to)
+}
+
+/// Of a copy that was just made. One that cannot be read is of no use to anyone.
+fn projects_of(copy: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
+    projects_of_copy(copy).inspect_err(|_| drop(fs::remove_file(copy)))
+}
+
+fn copy_all(db: &Connection, to: &Path) -> Result<(), DbError> {
     let name = to.to_str().ok_or_else(|| DbError::Failed("the path is no text".into()))?;
     // SQLite takes a file that is empty, and would make one as wide as the umask lets it.
     OpenOptions::new()
@@ -193,8 +209,7 @@ fn copy_by(db: &Connection, to: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
         .mode(FILE_MODE)
         .open(to)
         .map_err(|error| DbError::Failed(format!("{}: {error}", to.display())))?;
-    let copied = db.execute("VACUUM INTO ?1", [name]).map_err(DbError::from);
-    let copied = copied.and_then(|_| projects_of_copy(to));
+    let copied = db.execute("VACUUM INTO ?1", [name]).map(drop).map_err(DbError::from);
     if copied.is_err() {
         // Part of a copy is of no use to anyone, and on a full disk it takes the room of what is.
         let _ = fs::remove_file(to);

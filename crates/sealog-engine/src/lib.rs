@@ -8,5 +8,10 @@ mod service;
 mod settings;
 
 pub use opened::{OpenOptions, Opened, Place, Unopened};
+pub use sealog_tlog::trees::Lag;
 pub use service::Service;
 pub use settings::{Intervals, Settings};
+
+/// What this program keeps beside the events, each in a database of its own.
+pub const SCHEMAS: [&sealog_control::Schema; 3] =
+    [&sealog_control::SCHEMA, &sealog_tlog::trees::TREES, &sealog_tlog::log::LOG];

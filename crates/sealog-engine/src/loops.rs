@@ -38,7 +38,14 @@ impl Service {
             Loop::new("case_events", || self.case_forward.run()),
             Loop::new("case_reminders", || self.case_reminders.watch()),
             Loop::new("reminders", || self.reminders.watch()),
+            Loop::new("trees", || self.watch_trees()),
         ]
+    }
+
+    async fn watch_trees(&self) {
+        if let Some(trees) = &self.settings.trees {
+            trees.watch(self.settings.intervals.trees_every).await;
+        }
     }
 
     /// Those that end by themselves.

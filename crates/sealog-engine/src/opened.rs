@@ -9,6 +9,7 @@ use sealog_store::embedded::{self, EmbeddedStore};
 use sealog_store::postgres::{self, PostgresStore};
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Store, StoreError};
+use sealog_tlog::trees::Trees;
 
 use crate::restoring_mark;
 
@@ -150,6 +151,20 @@ impl Opened {
             Kind::Embedded(_) => None,
             Kind::Postgres(store) => Some(store),
         }
+    }
+
+    /// The trees of its chains, which are made where there are none.
+    pub fn trees(&self, world: Arc<dyn World>) -> Result<Trees, Unopened> {
+        let trees = match &self.kind {
+            Kind::Embedded(store) => Trees::embedded(store, world),
+            Kind::Postgres(store) => Trees::on_postgres(store, world),
+        };
+        trees.map_err(|error| Unopened {
+            problem: error.to_string(),
+            may_pass: error.may_pass(),
+            locked: false,
+            is_setting: false,
+        })
     }
 
     pub fn control(&self) -> &Arc<Control> {

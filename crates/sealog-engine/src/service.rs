@@ -58,6 +58,14 @@ pub struct Service {
 }
 
 impl Service {
+    /// What is wrong with the trees, in words for the operator. Events are accepted all the same.
+    pub fn trees_trouble(&self) -> Option<String> {
+        let stopped = self.settings.trees.as_ref().map_or(0, |trees| trees.lag().stopped);
+        (stopped > 0).then(|| {
+            format!("the trees of {stopped} chains stopped growing; the log names them and says why")
+        })
+    }
+
     pub fn new(
         store: Arc<dyn Store>,
         control: Arc<Control>,

@@ -7,6 +7,7 @@ use sealog_core::plan::Plan;
 use sealog_service::evidence::verification::Schedule;
 use sealog_service::ingest::geo::Geo;
 use sealog_service::people::mail::Smtp;
+use sealog_tlog::trees::Trees;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -21,6 +22,8 @@ pub struct Settings {
     pub verification: Option<Schedule>,
     /// How long test events are kept; 0 for ever.
     pub test_retention_days: u32,
+    /// Without them, chains have no trees.
+    pub trees: Option<Arc<Trees>>,
     pub intervals: Intervals,
 }
 
@@ -34,6 +37,7 @@ impl Settings {
             plans: Plan::defaults(),
             verification: None,
             test_retention_days: 0,
+            trees: None,
             intervals: Intervals::default(),
         }
     }
@@ -59,6 +63,8 @@ pub struct Intervals {
     pub mail_attempt_max: Duration,
     /// For what ends soon.
     pub reminders_every: Duration,
+    /// For events that are in no tree yet.
+    pub trees_every: Duration,
     /// See [`Supervision::new`]. Does nothing, but in tests.
     pub at_begin: fn(&'static str),
 }
@@ -76,6 +82,7 @@ impl Default for Intervals {
             case_reminders_every: Duration::from_secs(15 * 60),
             mail_attempt_max: Duration::from_secs(60),
             reminders_every: Duration::from_secs(60),
+            trees_every: Duration::from_secs(60),
             at_begin: |_| {},
         }
     }

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use hyper::{HeaderMap, Response, StatusCode};
 use sealog_core::id::{Mode, RequestId};
 use sealog_core::reject::{CODES, Code, Reject};
+use sealog_engine::Lag;
 use sealog_service::records::heads::ahead;
 use sealog_store::StoreError;
 use sealog_store::stats::HistogramView;
@@ -251,6 +252,9 @@ async fn render(app: &App) -> Result<String, StoreError> {
     for (name, count) in app.service.supervision.restarts().into_iter().chain(store.loop_restarts.clone()) {
         text.sample("sealog_background_restarts_total", &format!("loop=\"{name}\""), count);
     }
+    if let Some(trees) = &app.service.settings.trees {
+        trees_of_chains(&mut text, &trees.lag());
+    }
     if app.replication.is_some() {
         text.family(
             "sealog_replication_last_contact_timestamp_seconds",
@@ -285,6 +289,30 @@ async fn render(app: &App) -> Result<String, StoreError> {
 
 fn by_mode(mode: Mode) -> String {
     format!("mode=\"{}\"", mode.as_str())
+}
+
+/// How far the trees are behind the events.
+fn trees_of_chains(text: &mut Text, lag: &Lag) {
+    text.family("sealog_tree_lag_events", "gauge", "Live events that were in no tree at the last count.");
+    text.sample("sealog_tree_lag_events", "", lag.events);
+    if let Some(ms) = lag.ms {
+        text.family(
+            "sealog_tree_lag_seconds",
+            "gauge",
+            "Time since everything that was acknowledged was in a tree; missing before this node has built.",
+        );
+        text.sample("sealog_tree_lag_seconds", "", ms / 1000);
+    }
+    text.family(
+        "sealog_tree_chains_stopped",
+        "gauge",
+        "Chains whose tree stopped growing at a damaged, missing or different event. Should always be 0.",
+    );
+    text.sample("sealog_tree_chains_stopped", "", lag.stopped);
+    text.family("sealog_tree_leaves_total", "counter", "Events that this node took into trees.");
+    text.sample("sealog_tree_leaves_total", "", lag.leaves);
+    text.family("sealog_tree_failures_total", "counter", "Failed passes of the tree builder.");
+    text.sample("sealog_tree_failures_total", "", lag.failures);
 }
 
 /// Of a server with TLS.

@@ -166,6 +166,12 @@ const SETTINGS: &[Setting] = &[
         help: "Reject events if the clock jumps forward by more than an hour and is not corrected within ten minutes, instead of accepting the new time",
     },
     Setting {
+        key: "trust.enabled",
+        value: "BOOL",
+        default: Some("true"),
+        help: "Build a Merkle tree for each live chain, in the background, for proofs that an outsider can check",
+    },
+    Setting {
         key: "verification.schedule",
         value: "TIME",
         default: Some("02:30"),
@@ -350,6 +356,8 @@ pub(crate) struct Settings {
     pub allow_unsafe_storage: bool,
     pub exit_on_store_failure: bool,
     pub clock_strict: bool,
+    /// Whether chains have trees.
+    pub trust_enabled: bool,
     /// What the cases of a tenant may take of the disk.
     pub case_bytes_max: Option<u64>,
     pub log_level: tracing::Level,
@@ -820,6 +828,7 @@ impl Values {
                 Some((mb > 0).then_some(mb << 20))
             })?,
             clock_strict: self.required("clock.strict", "true or false", |text| text.parse().ok())?,
+            trust_enabled: self.required("trust.enabled", "true or false", |text| text.parse().ok())?,
             log_level: self.required("log_level", "error, warn, info or debug", |text| match text {
                 "error" => Some(tracing::Level::ERROR),
                 "warn" => Some(tracing::Level::WARN),

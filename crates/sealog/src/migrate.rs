@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_cli::exit::{EXIT_CODES, Exit, Failure};
-use sealog_engine::Place;
+use sealog_engine::{Place, SCHEMAS};
 use sealog_store::postgres;
 use serde_json::{Value, json};
 
@@ -60,8 +60,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             "the embedded store has no schema to migrate; set store to a postgres:// URL",
         ));
     };
-    let steps =
-        postgres::migrate(&url.0).map_err(cannot)? + sealog_control::migrate(&url.0).map_err(cannot)?;
+    let steps = postgres::migrate(&url.0).map_err(cannot)?
+        + sealog_control::migrate_all(&url.0, &SCHEMAS).map_err(cannot)?;
     let say = |step: &str| eprintln!("sealog: {step}");
     let citus = matches.get_flag("citus").then(|| postgres::distribute(&url.0, say));
     let citus = citus.transpose().map_err(cannot)?;
@@ -103,7 +103,7 @@ type Schemas = Vec<(String, i64, i64)>;
 fn schemas(settings: &Settings) -> Result<Schemas, Failure> {
     Ok(match &settings.store {
         Place::Postgres(url) => {
-            let look = sealog_control::look(&url.0).map_err(cannot)?;
+            let look = sealog_control::look(&url.0, &SCHEMAS).map_err(cannot)?;
             if let Some(newer) = look.schemas.iter().find(|schema| schema.made > schema.wanted)
                 && let Some(program) = &newer.program
             {

@@ -251,7 +251,7 @@ fn a_leap_of_the_clock_is_told_seals_nothing_ahead_of_time_and_ends_no_trial() {
 
 /// Every loop that a server has. A new one comes into `/metrics` by being supervised, and into this list with
 /// it.
-const LOOPS: [&str; 16] = [
+const LOOPS: [&str; 17] = [
     "case_events",
     "case_reminders",
     "certificate",
@@ -268,6 +268,7 @@ const LOOPS: [&str; 16] = [
     "runner",
     "schedule",
     "sign_ins",
+    "trees",
 ];
 
 #[test]

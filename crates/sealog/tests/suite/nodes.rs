@@ -206,7 +206,13 @@ fn migrate_makes_the_schema_and_says_what_is_wrong() {
     );
     assert_eq!(database.sql("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'sealog%'"), "0");
     let (done, said) = migrate(&database.url(), &[]);
-    let steps = ["sealog-store/src/postgres/migrations", "sealog-control/src/migrations/postgres"]
+    let steps = [
+        "sealog-store/src/postgres/migrations",
+        "sealog-control/src/migrations/postgres",
+        "sealog-tlog/src/trees/migrations/postgres",
+        "sealog-tlog/src/log/migrations/postgres",
+    ];
+    let steps = steps
         .map(|dir| Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(dir))
         .iter()
         .map(|dir| std::fs::read_dir(dir).unwrap().count())

@@ -8,8 +8,8 @@ use super::{cycles, files_under, metadata, name, packages, read, root};
 
 /// Lines of code: no comments, no blank lines, no tests. Templates, styles and scripts are lines, too.
 const LINES: [(&str, usize); 19] = [
-    ("sealog", 6_800),
-    ("sealog-backup", 6_600),
+    ("sealog", 6_900),
+    ("sealog-backup", 6_700),
     ("sealog-bench", 6_700),
     ("sealog-cases", 5_700),
     ("sealog-cli", 6_200),
@@ -18,7 +18,7 @@ const LINES: [(&str, usize); 19] = [
     ("sealog-core", 3_600),
     ("sealog-dashboard", 15_600),
     ("sealog-docs", 1_200),
-    ("sealog-engine", 500),
+    ("sealog-engine", 600),
     ("sealog-formats", 1_600),
     ("sealog-server", 6_300),
     ("sealog-service", 10_600),

@@ -28,7 +28,10 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("sealog-docs", &["sealog-core", "sealog-formats"]),
     ("sealog-service", &["sealog-core", "sealog-formats", "sealog-store", "sealog-control"]),
     ("sealog-cases", &["sealog-core", "sealog-store", "sealog-control", "sealog-service"]),
-    ("sealog-engine", &["sealog-core", "sealog-store", "sealog-control", "sealog-service", "sealog-cases"]),
+    (
+        "sealog-engine",
+        &["sealog-core", "sealog-store", "sealog-control", "sealog-service", "sealog-cases", "sealog-tlog"],
+    ),
     (
         "sealog-server",
         &[

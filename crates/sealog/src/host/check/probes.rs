@@ -134,7 +134,7 @@ pub(in super::super) fn all(matches: &ArgMatches, is_offline: bool) -> Vec<Found
     };
     let running = holder(&settings.data_dir);
     let database = match &settings.store {
-        Place::Postgres(url) if !is_offline => Some(sealog_control::look(&url.0)),
+        Place::Postgres(url) if !is_offline => Some(sealog_control::look(&url.0, &sealog_engine::SCHEMAS)),
         _ => None,
     };
     let file = config::secrets_in_file(matches, std::env::vars());
