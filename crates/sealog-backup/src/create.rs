@@ -157,6 +157,7 @@ impl Source<'_> {
         let copy = std::path::absolute(copy).map_err(|error| Failure::of_path(copy, &error))?;
         let source = DataDir::new(self.data_dir, copy.clone());
         for _ in 0..TRIES {
+            source.copy_log()?;
             let taken = (self.take)(&copy)?;
             let known = projects(&copy)?;
             let mut unknown = taken.projects.iter().filter(|project| !known.contains(*project)).peekable();

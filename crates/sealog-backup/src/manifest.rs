@@ -24,6 +24,8 @@ pub(super) const POSTGRESQL: &str = "postgresql";
 /// Files beside the logs: control data, and the secret of the indexes.
 pub(super) const CONTROL: &str = "control.db";
 pub(super) const INDEX_SALT: &str = "index.salt";
+/// The store log: the root keys of the salts, which nothing can make again. Not in the first builds.
+pub(super) const STORE_LOG: &str = "trust/log.db";
 
 const DIGEST_BYTES: usize = 32;
 const SALT_BYTES: usize = 16;
@@ -228,8 +230,8 @@ impl Manifest {
             }
         }
         for FileText { name, bytes, sha256, pieces } in &self.files {
-            let is_known =
-                [CONTROL, INDEX_SALT].contains(&name.as_str()) || *name == dropped_name(Mode::Test.as_str());
+            let is_known = [CONTROL, INDEX_SALT, STORE_LOG].contains(&name.as_str())
+                || *name == dropped_name(Mode::Test.as_str());
             let are_whole = pieces.is_empty()
                 || pieces.iter().all(|piece| is_digest(&piece.sha256))
                     && sum(pieces.iter().map(|piece| piece.bytes)) == *bytes;
@@ -330,7 +332,7 @@ mod tests {
             segments: vec![segment(1), segment(3)],
             missing: vec![2],
         });
-        for name in [CONTROL, INDEX_SALT, "test/dropped"] {
+        for name in [CONTROL, INDEX_SALT, "test/dropped", STORE_LOG] {
             let (name, sha256) = (name.into(), sha256.clone());
             manifest.files.push(FileText { name, bytes: 3, sha256, pieces: Vec::new() });
         }

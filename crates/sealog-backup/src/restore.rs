@@ -35,7 +35,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::check::{Checked, check};
-use super::manifest::{CONTROL, EMBEDDED, FileText, LogText, Manifest, SegmentText, dropped_name};
+use super::manifest::{CONTROL, EMBEDDED, FileText, LogText, Manifest, STORE_LOG, SegmentText, dropped_name};
 use super::place::Place;
 use super::progress::Progress;
 use super::record::{Restored, add_records};
@@ -456,7 +456,15 @@ impl Restore {
         for file in manifest.files.iter().filter(|file| !is_there(&file.name)) {
             // It was verified, and may have been changed since.
             let content = self.place.read_file(file).map_err(|wrong| Failure::new(Exit::Broken, wrong))?;
-            write_new(&self.to.join(&file.name), &content).map_err(failed)?;
+            let path = self.to.join(&file.name);
+            let is_of_trust = file.name == STORE_LOG;
+            if is_of_trust {
+                make_dir(&self.to.join("trust")).map_err(failed)?;
+            }
+            write_new(&path, &content).map_err(failed)?;
+            if is_of_trust {
+                sync_dir(&self.to.join("trust")).map_err(failed)?;
+            }
             progress.add(file.bytes);
         }
         write_new(&self.to.join("FORMAT"), format!("{}\n", manifest.store.format).as_bytes())

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::manifest::{CONTROL, INDEX_SALT};
+use super::manifest::{CONTROL, INDEX_SALT, STORE_LOG};
 
 /// Why bytes of a segment could not be had.
 #[derive(Debug)]
@@ -29,11 +29,25 @@ pub(super) struct DataDir {
     data_dir: PathBuf,
     /// The copy of the control data, beside the backup. It is removed in the end.
     control: PathBuf,
+    /// Likewise, of the store log.
+    log: PathBuf,
 }
 
 impl DataDir {
     pub(super) fn new(data_dir: &Path, control: PathBuf) -> DataDir {
-        DataDir { data_dir: data_dir.to_owned(), control }
+        let log = control.with_file_name("log.db.tmp");
+        DataDir { data_dir: data_dir.to_owned(), control, log }
+    }
+
+    /// Copies the store log, if there is one. Before a moment is taken: what it says of events must be of
+    /// events that the backup has.
+    pub(super) fn copy_log(&self) -> Result<(), String> {
+        let from = self.data_dir.join(STORE_LOG);
+        let _ = fs::remove_file(&self.log);
+        if !from.exists() {
+            return Ok(());
+        }
+        sealog_control::copy_of_file(&from, &self.log).map_err(|error| format!("{}: {error}", from.display()))
     }
 }
 
@@ -41,6 +55,7 @@ impl Drop for DataDir {
     fn drop(&mut self) {
         // One that a killed command has left is removed by a later one.
         let _ = fs::remove_file(&self.control);
+        let _ = fs::remove_file(&self.log);
     }
 }
 
@@ -61,6 +76,10 @@ impl Source for DataDir {
         for (name, path) in [(CONTROL, self.control.clone()), (INDEX_SALT, self.data_dir.join(INDEX_SALT))] {
             let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             files.push((name.to_owned(), bytes));
+        }
+        if self.log.exists() {
+            let bytes = fs::read(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))?;
+            files.push((STORE_LOG.to_owned(), bytes));
         }
         Ok(files)
     }

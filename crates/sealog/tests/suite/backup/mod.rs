@@ -10,6 +10,7 @@ mod replicate;
 mod replicate_database;
 mod rollback;
 mod tail;
+mod trees;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
