@@ -195,7 +195,7 @@ fn copy_by(db: &Connection, to: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
     projects_of(to)
 }
 
-/// Of a copy that was just made. One that cannot be read is of no use to anyone.
+/// Of a copy that was just made. One that cannot be read is removed.
 fn projects_of(copy: &Path) -> Result<BTreeSet<ProjectId>, DbError> {
     projects_of_copy(copy).inspect_err(|_| drop(fs::remove_file(copy)))
 }

@@ -83,8 +83,8 @@ impl Trees {
         Ok(Pass::Done { at_ms, leaves: piece.all_leaves })
     }
 
-    /// From the position on. One that the store does not know, after a restore for example, is no use to
-    /// anyone: every chain is announced instead.
+    /// From the position on. Where the store does not know it, after a restore for example, every chain is
+    /// announced instead.
     async fn follow(&self, position: &str) -> Result<Follower, StoreError> {
         if position.is_empty() {
             return self.store.follow(Scope::Everything, Start::Beginning).await;

@@ -122,7 +122,7 @@ pub struct ChangedHeads {
     pub more: bool,
 }
 
-/// What a pass came to.
+/// The result of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     /// Everything that was durable at this time is in the trees, but for those that stopped.
@@ -274,7 +274,7 @@ impl Trees {
     ) -> Result<T, StoreError> {
         let inner = Arc::clone(&self.inner);
         let answer = self.builder.run(Payer::Operator, COST, move || act(&inner));
-        // The thread ends with this, so without an answer the work has panicked. Whoever supervises the loop
+        // The thread ends with this, so without an answer the work has panicked. The supervisor of the loop
         // counts that and starts it again.
         answer.await.expect("work on the trees panicked")
     }
@@ -302,7 +302,7 @@ impl fmt::Debug for Trees {
 
 impl Drop for Trees {
     fn drop(&mut self) {
-        // Whoever opens the same directory next finds it closed.
+        // The next process that opens the same directory finds it closed.
         self.builder.stop_and_wait();
         self.reader.stop_and_wait();
     }

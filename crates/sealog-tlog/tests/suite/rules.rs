@@ -52,7 +52,7 @@ fn leaves(trees: &Trees, store: &dyn Store, chain: ChainId) -> Vec<Hash> {
 fn pass(trees: &Trees) -> u64 {
     match soon(trees.pass()).unwrap() {
         Pass::Done { leaves, .. } => leaves,
-        Pass::Elsewhere => panic!("nobody else builds"),
+        Pass::Elsewhere => panic!("no other node builds"),
     }
 }
 
@@ -508,7 +508,7 @@ pub fn a_node_that_lost_its_turn_changes_nothing(home: &mut dyn Home) {
     // One begins, and is not heard of any more.
     let mut polls = 0;
     while !matches!(soon(two.pass()), Ok(Pass::Elsewhere)) {
-        // Where nobody else may build, there is no waiting.
+        // Where no other node may build, there is no waiting.
         if !home.is_shared() || polls > 50 {
             break;
         }
@@ -525,7 +525,7 @@ pub fn a_node_that_lost_its_turn_changes_nothing(home: &mut dyn Home) {
     pass(&one);
     assert_complete(&one, &*home.store());
 
-    // A write on top of another state than the one that was read is refused, whoever holds the lease.
+    // A write on top of another state than the one that was read is refused, also of the node that holds the lease.
     let moved = home.databases().0.change::<_, StoreError>(Lock::None, |db, _| {
         db.execute("UPDATE {builder} SET revision = revision + 7 WHERE id = 1", &[])
     });
