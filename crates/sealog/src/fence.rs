@@ -4,15 +4,18 @@
 //! t0  a promotion raises the epoch of the copy, durably, before a server can start on it
 //! t1  the new primary accepts events
 //! t2  the old one asks its peer, at its start and every 10 s, and learns of the higher epoch
-//! t3  it keeps that and refuses events from then on, also after a start while the peer is away
+//! t3  it keeps that and refuses events from then on, also after a start while the peer is away. It keeps it
+//!     in two places, of which one needs no room on the disk (`peer_epoch.rs`)
 //! ```
 //! What it acknowledges between t1 and t2 is in no history but its own: only a runbook that stops it before
 //! t0 avoids that. Nothing here decides by the clock, and no client says which epoch it believes in.
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use sealog_client::http::{Client, ClientError, Retries, Settings};
+use sealog_control::Epochs;
 use sealog_engine::Opened;
 use sealog_server::App;
 use sealog_server::peer::{Asked, Peer};
@@ -20,6 +23,8 @@ use sealog_service::Secret;
 use sealog_store::sync::lock;
 use serde::Deserialize;
 use zeroize::Zeroizing;
+
+use crate::peer_epoch::PeerEpoch;
 
 /// From one question to the next.
 const ASK_EVERY: Duration = Duration::from_secs(10);
@@ -30,6 +35,7 @@ pub(crate) struct Fence<'a> {
     app: &'a App,
     store: &'a Opened,
     own: u64,
+    kept: PeerEpoch,
     /// With the token that it was made for: loading the certificates takes a moment.
     client: Mutex<Option<(Secret, Client)>>,
 }
@@ -43,11 +49,19 @@ impl<'a> Fence<'a> {
     /// Returns once the peer was asked, or could not be: before the first event is taken.
     pub(crate) async fn begin(app: &'a App, store: &'a Opened) -> Result<Fence<'a>, String> {
         let epochs = store.control().epochs().await.map_err(|error| error.to_string())?;
-        let fence = Fence { app, store, own: epochs.own, client: Mutex::new(None) };
-        if let Some(epoch) = epochs.superseded_by() {
+        let kept = PeerEpoch::of(app.config.data_dir.as_deref().unwrap_or(Path::new("")));
+        let in_file = kept.read()?;
+        let seen = epochs.seen.max(in_file);
+        let fence = Fence { app, store, own: epochs.own, kept, client: Mutex::new(None) };
+        // Also where no peer is set any more: what one said before still holds.
+        if let Some(epoch) = (Epochs { seen, ..epochs }).superseded_by() {
             fence.refuse_events(epoch);
         }
         if let Some(peer) = &app.config.peer {
+            fence.kept.make()?;
+            if in_file != epochs.seen {
+                fence.keep(seen).await;
+            }
             fence.ask(peer).await;
         }
         Ok(fence)
@@ -84,8 +98,29 @@ impl<'a> Fence<'a> {
             return;
         }
         self.refuse_events(epoch);
-        if let Err(error) = self.store.control().see_epoch(epoch).await {
-            tracing::error!(%error, epoch, "cannot keep the epoch of replication.peer; a restart while the peer is away would accept events");
+        self.keep(epoch).await;
+    }
+
+    /// In both places, of which one is enough.
+    async fn keep(&self, epoch: u64) {
+        let kept = self.kept.clone();
+        // A slow disk must not keep this thread's requests waiting.
+        let in_file =
+            tokio::task::spawn_blocking(move || kept.keep(epoch).map_err(|error| error.to_string())).await;
+        let in_file = in_file.map_err(|error| error.to_string()).flatten();
+        let in_store = self.store.control().see_epoch(epoch).await.map_err(|error| error.to_string());
+        match (in_file, in_store) {
+            (Ok(()), Ok(_)) => {}
+            (Err(in_file), Err(in_store)) => tracing::error!(
+                epoch,
+                in_file,
+                in_store,
+                "cannot keep the epoch of replication.peer; a restart while the peer is away would accept events"
+            ),
+            (in_file, in_store) => {
+                let problem = in_file.err().or(in_store.err());
+                tracing::warn!(epoch, problem, "kept the epoch of replication.peer in one of two places");
+            }
         }
     }
 

@@ -14,6 +14,7 @@ mod logging;
 mod migrate;
 mod operator_token;
 mod ops_user;
+mod peer_epoch;
 // Tests compile it, too: so it does not rot where nobody builds with it.
 mod otlp;
 mod plans;

@@ -352,6 +352,40 @@ fn an_old_primary_that_comes_back_while_its_peer_is_away_goes_on_and_says_so() {
     new.stop();
 }
 
+/// As after a disk that took no write of the control data: the file beside it was made while there was room.
+#[test]
+fn an_epoch_that_the_control_data_could_not_keep_is_in_a_file_beside_it() {
+    let (pair, old) = Pair::begin();
+    old.stop();
+    let (data, file) = (pair.stage.data(), pair.stage.data().join("PEER-EPOCH"));
+    let before = fs::read(data.join("control.db")).unwrap();
+    assert!(fs::read_to_string(&file).unwrap().starts_with("sealog peer epoch 00000000000000000000 "));
+    pair.promoted(&[]);
+    let new = pair.start_new();
+    let old = pair.start_old();
+    assert_superseded(&old, &pair.key);
+    old.stop();
+    new.stop();
+    let forget = || fs::write(data.join("control.db"), &before).unwrap();
+    forget();
+    let old = pair.start_old();
+    old.says("cannot ask replication.peer");
+    assert_superseded(&old, &pair.key);
+    old.stop();
+    // That start has written it to the control data again.
+    let kept = fs::read(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    let old = pair.start_old();
+    assert_superseded(&old, &pair.key);
+    old.stop();
+    // Damaged, it may have said so: this server does not start beside a new primary.
+    forget();
+    fs::write(&file, &kept[1..]).unwrap();
+    let refused = Pair::serving(sealog(), &data, "127.0.0.1:0", Some(&pair.peer));
+    let (code, said) = crate::support::spawn(refused).ended();
+    assert!(code == Some(1) && said.contains("PEER-EPOCH is damaged"), "{code:?} {said}");
+}
+
 #[test]
 fn with_the_old_log_at_hand_a_promotion_takes_its_events_over_and_nothing_diverges() {
     let (mut pair, old) = Pair::begin();
