@@ -1,5 +1,13 @@
 # Sealog in a container: `docker build -t sealog .`, then compose files in packaging/docker. Settings come from the environment; events are in /data.
 # The root can be read-only: everything that is written is under /data.
+FROM rust:1.95-slim-bookworm AS manifests
+WORKDIR /src
+COPY . .
+# Manifests and sources that are empty: what is copied from here is the same until a dependency changes.
+RUN find . -type f ! -name Cargo.toml ! -name Cargo.lock -delete \
+ && for manifest in crates/*/Cargo.toml bench/Cargo.toml; do mkdir -p "${manifest%Cargo.toml}src" && touch "${manifest%Cargo.toml}src/lib.rs"; done \
+ && mv crates/sealog/src/lib.rs crates/sealog/src/main.rs && echo 'fn main() {}' >crates/sealog/src/main.rs
+
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src
 # The C compiler is for SQLite and ring, which bring their own sources.
@@ -7,10 +15,16 @@ WORKDIR /src
 RUN apt-get update \
  && apt-get install -y --no-install-recommends build-essential \
  && rm -rf /var/lib/apt/lists/*
+# The layer of the dependencies, which takes most of the time.
+COPY --from=manifests /src ./
+RUN cargo build --release --locked -p sealog \
+ && rm -r crates bench
 COPY . .
 # Which commit this is: the context has no repository. `docker build --build-arg COMMIT="$(git rev-parse --short=12 HEAD)" .`
 ARG COMMIT=""
-RUN SEALOG_COMMIT="$COMMIT" cargo build --release --locked -p sealog \
+# Sources may be older than the layer, and cargo goes by their times.
+RUN find crates bench -name '*.rs' -exec touch {} + \
+ && SEALOG_COMMIT="$COMMIT" cargo build --release --locked -p sealog \
  && install -D -m 0755 target/release/sealog /out/usr/bin/sealog \
  && install -d -m 0700 -o 10001 -g 10001 /out/data
 

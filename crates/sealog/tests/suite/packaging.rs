@@ -1,6 +1,7 @@
 //! What is delivered around the program: the unit, the Debian package, the container and the chart. What can
 //! be run here is run; what cannot be is looked at by its own tools.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -236,6 +237,61 @@ fn the_container_is_what_it_is_said_to_be() {
         .unwrap()
         .replace('"', "");
     assert!(text.contains(&format!("FROM rust:{wanted}-slim")), "the image builds with Rust {wanted}");
+}
+
+/// Runs the step of the Dockerfile that leaves the manifests over, on the manifests of this workspace and one
+/// other source. The files that are left, with their content.
+fn manifests_with(source: &str) -> (tempfile::TempDir, BTreeMap<PathBuf, String>) {
+    let text = read("Dockerfile");
+    let step = text.split_once("\nRUN find . -type f").expect("the step is there").1;
+    let step = format!("find . -type f{}", step.split_once("\n\n").unwrap().0);
+    let dir = tempfile::tempdir().unwrap();
+    let tracked = good(Command::new("git").args(["ls-files", "*Cargo.toml", "Cargo.lock"]));
+    for path in tracked.lines() {
+        let to = dir.path().join(path);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(root().join(path), to).unwrap();
+    }
+    fs::create_dir_all(dir.path().join("crates/sealog/src/admin")).unwrap();
+    fs::write(dir.path().join("crates/sealog/src/admin/x.rs"), source).unwrap();
+    let made = Command::new("sh").arg("-ec").arg(step).current_dir(dir.path()).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let mut left = BTreeMap::new();
+    let mut folders = vec![dir.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(dir.path()).unwrap().to_owned();
+                left.insert(name, fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    (dir, left)
+}
+
+#[test]
+fn the_image_builds_its_dependencies_in_a_layer_that_no_source_changes() {
+    let (dir, left) = manifests_with("fn a() {}");
+    assert_eq!(left, manifests_with("fn b() {}").1);
+    assert!(left.len() > 30 && left.contains_key(Path::new("crates/sealog/src/main.rs")), "{left:?}");
+    // Cargo takes it for the same workspace, with the same dependencies.
+    let locked = ["metadata", "--locked", "--offline", "--format-version", "1"];
+    let of = |dir: &Path| {
+        let output = Command::new(env!("CARGO")).args(locked).current_dir(dir).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let packages = metadata["packages"].as_array().unwrap();
+        packages.iter().map(|package| package["name"].to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(dir.path()), of(&root()));
+    // The layer is built before the sources are there, and without an argument that changes.
+    let text = read("Dockerfile");
+    let at = |line: &str| text.find(line).unwrap_or_else(|| panic!("{line}"));
+    let built = at("COPY --from=manifests /src ./\nRUN cargo build --release --locked -p sealog ");
+    assert!(built < text.rfind("\nCOPY . .\n").unwrap() && built < at("\nARG COMMIT"));
 }
 
 #[test]
