@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use indicatif::ProgressBar;
 use sealog_cli::exit::Failure;
+use sealog_cli::progress;
 use zeroize::Zeroizing;
 
 use super::remote::Remote;
@@ -15,7 +17,9 @@ use crate::copy::trouble::{Kind, Trouble};
 /// A copy that is kept up.
 pub(super) trait Copied {
     /// Brings it up to what is durable now.
-    fn look(&mut self) -> Result<Round, Stopped>;
+    fn look(&mut self, bar: &ProgressBar) -> Result<Round, Stopped>;
+    /// How far a look is, which the first one may need to say: it brings everything.
+    fn bar(&self, is_quiet: bool) -> ProgressBar;
     fn standing(&self) -> Standing;
 }
 
@@ -42,8 +46,12 @@ pub(super) struct OfServer {
 }
 
 impl Copied for OfServer {
-    fn look(&mut self) -> Result<Round, Stopped> {
-        self.replica.follow(&self.remote)
+    fn look(&mut self, bar: &ProgressBar) -> Result<Round, Stopped> {
+        self.replica.follow(&self.remote, bar)
+    }
+
+    fn bar(&self, is_quiet: bool) -> ProgressBar {
+        progress::bytes(is_quiet, "Copying", 0)
     }
 
     fn standing(&self) -> Standing {
@@ -75,12 +83,16 @@ impl OfDatabase {
 }
 
 impl Copied for OfDatabase {
-    fn look(&mut self) -> Result<Round, Stopped> {
+    fn look(&mut self, bar: &ProgressBar) -> Result<Round, Stopped> {
         let follower = match &mut self.follower {
             Some(follower) => follower,
             unopened => unopened.insert(Follower::open(&self.url, &self.dir)?),
         };
-        Ok(Round { events: follower.look()?, copied_bytes: 0 })
+        Ok(Round { events: follower.look(bar)?, copied_bytes: 0 })
+    }
+
+    fn bar(&self, is_quiet: bool) -> ProgressBar {
+        progress::bar(is_quiet, "Copying", Some(0))
     }
 
     fn standing(&self) -> Standing {

@@ -108,8 +108,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             Failure::new(Exit::Unavailable, format!("{}: {busy}", path.display()))
         })?;
         let plan = Plan::of(&place, counts)?;
-        let (files, bytes) = sweep(&place, &plan, &mut |path| fs::remove_file(path))
-            .map_err(|error| format!("{error}; run the command again to remove the rest"))?;
+        let (files, bytes) =
+            sweep(&place, &plan, &mut |path| fs::remove_file(path), &Progress::new("Removing", is_quiet))
+                .map_err(|error| format!("{error}; run the command again to remove the rest"))?;
         Done { plan, files, bytes }
     };
     done.report(dry_run, matches.get_flag("json"), is_quiet);
@@ -193,6 +194,7 @@ fn sweep(
     place: &Place,
     plan: &Plan,
     remove: &mut dyn FnMut(&Path) -> io::Result<()>,
+    progress: &Progress,
 ) -> Result<(usize, u64), String> {
     let mut remove = |path: &Path| remove(path).map_err(|error| format!("{}: {error}", path.display()));
     for manifest in &plan.removed {
@@ -202,11 +204,15 @@ fn sweep(
     // A manifest that a power cut brings back must find its files.
     place.sync_manifests().map_err(failed)?;
     let unnamed: Vec<PathBuf> = place.unnamed(&plan.kept).map_err(failed)?;
+    progress.begin(unnamed.iter().map(|path| bytes_of(path)).sum());
     let mut bytes = 0;
     for path in &unnamed {
-        bytes += bytes_of(path);
+        let removed = bytes_of(path);
         remove(path)?;
+        bytes += removed;
+        progress.add(removed);
     }
+    progress.finish();
     Ok((unnamed.len(), bytes))
 }
 
@@ -331,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_prune_that_ends_at_any_step_leaves_whole_backups_and_the_next_one_removes_the_rest() {
-        let counts = [0, 2, 0, 0, 0];
+        let (counts, hidden) = ([0, 2, 0, 0, 0], Progress::new("Removing", true));
         let mut ends = 0;
         for steps in 0.. {
             let dir = tempfile::tempdir().unwrap();
@@ -339,17 +345,23 @@ mod tests {
             fs::write(dir.path().join("live/left-by-a-kill.log"), "x").unwrap();
             let mut left = steps;
             // As a kill or a failing disk leaves it: each step is one call.
-            let ended = sweep(&place, &Plan::of(&place, counts).unwrap(), &mut |path| {
-                if left == 0 {
-                    return Err(io::ErrorKind::StorageFull.into());
-                }
-                left -= 1;
-                fs::remove_file(path)
-            });
+            let ended = sweep(
+                &place,
+                &Plan::of(&place, counts).unwrap(),
+                &mut |path| {
+                    if left == 0 {
+                        return Err(io::ErrorKind::StorageFull.into());
+                    }
+                    left -= 1;
+                    fs::remove_file(path)
+                },
+                &hidden,
+            );
             let listed = assert_whole(&place);
             assert!(listed.ends_with(&[4, 5]), "{steps}: {listed:?}");
             let (again, _) =
-                sweep(&place, &Plan::of(&place, counts).unwrap(), &mut |path| fs::remove_file(path)).unwrap();
+                sweep(&place, &Plan::of(&place, counts).unwrap(), &mut |path| fs::remove_file(path), &hidden)
+                    .unwrap();
             assert_eq!(assert_whole(&place), [4, 5], "{steps}");
             let listed = Plan::of(&place, counts).unwrap().kept;
             assert!(place.unnamed(&listed).unwrap().is_empty(), "{steps}");

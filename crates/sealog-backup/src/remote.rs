@@ -1,5 +1,6 @@
 //! The server that a replica follows.
 
+use indicatif::ProgressBar;
 use sealog_client::http::{Client, ClientError};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -46,18 +47,26 @@ impl Remote {
 
     /// The copy of the control data with this digest, and no other.
     pub(super) fn control(&self, control: &ControlText) -> Result<Vec<u8>, Stopped> {
-        let bytes = self.bytes(&format!("control/{}", control.sha256), 0, control.bytes)?;
+        let path = format!("control/{}", control.sha256);
+        let bytes = self.bytes(&path, 0, control.bytes, &ProgressBar::hidden())?;
         if hex::encode(Sha256::digest(&bytes)) != control.sha256 {
             return Err(Stopped::Away("checksum mismatch of the control data".into()));
         }
         Ok(bytes)
     }
 
-    pub(super) fn segment(&self, mode: &str, number: u64, from: u64, to: u64) -> Result<Vec<u8>, Stopped> {
-        self.bytes(&format!("segments/{mode}/{number}"), from, to)
+    pub(super) fn segment(
+        &self,
+        mode: &str,
+        number: u64,
+        from: u64,
+        to: u64,
+        bar: &ProgressBar,
+    ) -> Result<Vec<u8>, Stopped> {
+        self.bytes(&format!("segments/{mode}/{number}"), from, to, bar)
     }
 
-    fn bytes(&self, path: &str, from: u64, to: u64) -> Result<Vec<u8>, Stopped> {
+    fn bytes(&self, path: &str, from: u64, to: u64, bar: &ProgressBar) -> Result<Vec<u8>, Stopped> {
         let path = format!("/operator/v1/replication/{path}");
         // As it comes: what the server says of a length is no reason to set memory aside.
         let mut bytes = Vec::new();
@@ -70,7 +79,10 @@ impl Remote {
                     let problem = format!("the server sent fewer bytes of {path} than announced");
                     return Err(Unread::Failed(problem).into());
                 }
-                Ok(answer) => bytes.extend_from_slice(&answer.body),
+                Ok(answer) => {
+                    bytes.extend_from_slice(&answer.body);
+                    bar.inc(answer.body.len() as u64);
+                }
                 Err(ClientError::Refused(problem)) if problem.status == 404 => {
                     return Err(Unread::Gone.into());
                 }

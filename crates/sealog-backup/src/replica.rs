@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
+use indicatif::ProgressBar;
 use sealog_core::chain::Head;
 use sealog_core::id::ChainId;
 use sealog_store::embedded::backup::{Header, SegmentContents, Walk, Wanted};
@@ -112,26 +113,33 @@ impl Replica {
     }
 
     /// Brings the copy up to what is durable now. After a failure it is what it was.
-    pub(super) fn follow(&mut self, remote: &Remote) -> Result<Round, Stopped> {
+    pub(super) fn follow(&mut self, remote: &Remote, bar: &ProgressBar) -> Result<Round, Stopped> {
         let open = std::mem::take(&mut self.open);
-        let followed = self.try_follow(remote, open);
+        let followed = self.try_follow(remote, open, bar);
         if followed.is_err() {
             self.open = Replica::load(&self.place, self.manifest.as_ref())?;
         }
         followed
     }
 
-    fn try_follow(&mut self, remote: &Remote, mut before: BTreeMap<String, Open>) -> Result<Round, Stopped> {
+    fn try_follow(
+        &mut self,
+        remote: &Remote,
+        mut before: BTreeMap<String, Open>,
+        bar: &ProgressBar,
+    ) -> Result<Round, Stopped> {
         let RemoteMoment { moment, control } = remote.moment()?;
         // Before anything is read and written.
         let mut manifest = Manifest::of_moment(self.manifest.as_slice(), &moment, SystemWorld.now_ms())
             .map_err(Stopped::Refused)?;
+        let there = moment.logs.iter().flat_map(|log| &log.segments).map(|segment| segment.bytes);
+        bar.set_length(there.sum());
         let (mut round, mut heads) = (Round::default(), BTreeMap::new());
         let mut open = BTreeMap::new();
         for log in &moment.logs {
             // Asked before anything goes by it.
             log.dropped_file().map_err(Stopped::Refused)?;
-            let grown = self.follow_log(remote, log, before.remove(&log.mode), &mut round)?;
+            let grown = self.follow_log(remote, log, before.remove(&log.mode), &mut round, bar)?;
             heads.extend(grown.heads);
             open.insert(log.mode.clone(), grown.open);
             manifest.logs.push(grown.text);
@@ -173,6 +181,7 @@ impl Replica {
         log: &LogMoment,
         open: Option<Open>,
         round: &mut Round,
+        bar: &ProgressBar,
     ) -> Result<Grown, Stopped> {
         let mode = head_text::mode(&log.mode)
             .ok_or_else(|| Stopped::Refused(format!("the server has a log of mode {}", log.mode)))?;
@@ -185,14 +194,16 @@ impl Replica {
         };
         let mut text = LogText::begin(log);
         let full = self.keep_full(log, &mut text)?;
+        bar.inc(text.segments.iter().map(|segment| segment.bytes).sum());
         let (mut walk_heads, mut open) = self.begin(log, open, &had)?;
         for segment in log.segments.iter().filter(|segment| full.is_none_or(|number| segment.number > number))
         {
             let name = segment_name(&log.mode, segment.number, &segment.salt);
             let is_last = log.segments.last().is_some_and(|last| last.number == segment.number);
             let from = open.content.len() as u64;
+            bar.inc(from);
             if from < segment.bytes {
-                let bytes = remote.segment(&log.mode, segment.number, from, segment.bytes)?;
+                let bytes = remote.segment(&log.mode, segment.number, from, segment.bytes, bar)?;
                 round.copied_bytes += bytes.len() as u64;
                 open.content.extend_from_slice(&bytes);
                 open.before.get_or_insert_with(|| walk_heads.clone());

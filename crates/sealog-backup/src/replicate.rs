@@ -193,7 +193,11 @@ fn follow(matches: &ArgMatches) -> Result<(), Failure> {
     let (mut failures, mut looked, mut measured) = (0u32, None, None::<Instant>);
     loop {
         let begun = Instant::now();
-        match copy.look() {
+        // What comes after the first look is said every ten seconds.
+        let bar = copy.bar(is_quiet || looked.is_some());
+        let look = copy.look(&bar);
+        bar.finish_and_clear();
+        match look {
             Ok(round) => {
                 failures = 0;
                 let report = Report::of(&round, begun, looked);

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_cli::exit::{Exit, Failure};
 use sealog_cli::files::{create_file, make_dir, sync_dir, write_new};
+use sealog_cli::progress;
 use sealog_control::{Control, names_of_copy, projects_of_copy};
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
@@ -294,8 +295,11 @@ impl Restore {
         let begun = |failure: Failure| Refused { failure, is_begun: true };
         self.copy(&manifest, tail.as_ref(), recovered.as_ref()).map_err(begun)?;
         let (recovered_ref, is_unread) = (recovered.as_ref(), !unread.is_empty());
+        let bar = progress::waiting(self.is_quiet, "Opening the restored store");
         let reached = Reached { heads, lost: &lost, recovered: recovered_ref, is_unread };
-        let epoch = self.finish(&manifest, tail.as_ref(), &reached).map_err(Failure::from).map_err(begun)?;
+        let epoch = self.finish(&manifest, tail.as_ref(), &reached);
+        bar.finish_and_clear();
+        let epoch = epoch.map_err(Failure::from).map_err(begun)?;
         Ok(Done { manifest, events, lost, recovered, epoch })
     }
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command};
 use sealog_cli::exit::{Exit, Failure};
+use sealog_cli::progress;
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Ulid};
 use sealog_core::time::iso_ms;
@@ -22,7 +23,7 @@ use super::place::Place;
 use super::record::{Restored, add_records};
 use super::rollback::{Behind, Known};
 use super::rollback_flags::{known_to, rollback_args};
-use super::shared::{EXIT_CODES, json_flag, unopened};
+use super::shared::{EXIT_CODES, json_flag, quiet_flag, unopened};
 
 pub(super) fn command() -> Command {
     Command::new("check")
@@ -47,6 +48,7 @@ pub(super) fn command() -> Command {
         )
         .args(rollback_args())
         .arg(json_flag())
+        .arg(quiet_flag())
 }
 
 pub fn run(matches: &ArgMatches, store: &StorePlace, data_dir: &Path) -> Result<ExitCode, Failure> {
@@ -77,6 +79,9 @@ pub fn run(matches: &ArgMatches, store: &StorePlace, data_dir: &Path) -> Result<
             println!("BROKEN {broken}");
         }
         if lost.is_empty() && broken.is_empty() {
+            if matches.get_flag("quiet") {
+                return Ok(ExitCode::SUCCESS);
+            }
             println!(
                 "the database has every event that is known to be acknowledged; {chains} chains are valid"
             );
@@ -158,14 +163,18 @@ async fn compare(opened: &Opened, matches: &ArgMatches, known: &mut Known) -> Re
         queue_baseline(opened.control(), &SystemWorld).await.map_err(|error| error.to_string())?;
     }
     let (mut broken, chains) = (Vec::new(), heads.len());
-    for chain in heads.keys() {
+    let events = heads.values().map(|head| head.chain_seq).sum();
+    let bar = progress::bar(matches.get_flag("quiet"), "Verifying", Some(events));
+    for (chain, head) in &heads {
         let verdict = sealog_store::verify::whole(&*store, *chain).await.map_err(text)?;
         // A loss that is on record is named above.
         let is_known = !accepted && lost.iter().any(|behind| behind.chain == Some(*chain));
         if let Some(found) = verdict.broken.filter(|_| !is_known) {
             broken.push(format!("chain {chain} at {}: {}", found.at, found.reason.explain()));
         }
+        bar.inc(head.chain_seq);
     }
+    bar.finish_and_clear();
     Ok(Compared { lost, broken, chains, accepted })
 }
 

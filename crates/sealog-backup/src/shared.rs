@@ -7,17 +7,10 @@ use sealog_engine::Unopened;
 pub(super) use sealog_cli::exit::EXIT_CODES;
 use sealog_cli::metrics;
 pub(super) use sealog_cli::metrics::{flag as metrics_flag, seconds};
+pub(super) use sealog_cli::output::quiet_flag;
 
 pub(super) fn json_flag() -> Arg {
     Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON object")
-}
-
-pub(super) fn quiet_flag() -> Arg {
-    Arg::new("quiet")
-        .long("quiet")
-        .short('q')
-        .action(ArgAction::SetTrue)
-        .help("Print only errors to standard error")
 }
 
 /// One store on a machine: its figures need no label.

@@ -7,6 +7,7 @@ use sealog_client::http::{Client, Retries, Settings, is_same_origin};
 use zeroize::Zeroizing;
 
 use super::exit::{EXIT_CODES, Exit, Failure};
+use super::output::quiet_flag;
 use super::{ask, profile};
 
 /// Of a server that was started without settings.
@@ -62,14 +63,7 @@ pub fn with_flags(command: Command) -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Print JSON: one object, or one per line"),
         )
-        .arg(
-            Arg::new("quiet")
-                .long("quiet")
-                .short('q')
-                .global(true)
-                .action(ArgAction::SetTrue)
-                .help("Print only errors to standard error"),
-        )
+        .arg(quiet_flag().global(true))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

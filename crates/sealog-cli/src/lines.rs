@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use indicatif::ProgressBar;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
@@ -26,9 +27,9 @@ pub(super) struct Line {
     pub event: Result<Box<RawValue>, String>,
 }
 
-/// Ends when the input does; an error is the last item.
-pub(super) fn lines(path: &str) -> Result<mpsc::Receiver<io::Result<Line>>, Failure> {
-    let input = open(path)?;
+/// Ends when the input does; an error is the last item. `bar` counts the bytes that were read.
+pub(super) fn lines(path: &str, bar: &ProgressBar) -> Result<mpsc::Receiver<io::Result<Line>>, Failure> {
+    let input = bar.wrap_read(open(path)?);
     let (sender, receiver) = mpsc::channel(AHEAD);
     std::thread::spawn(move || {
         let mut reader = BufReader::with_capacity(256 << 10, input);
@@ -160,7 +161,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lines");
         std::fs::write(&path, bytes).unwrap();
-        let mut lines = lines(path.to_str().unwrap()).unwrap();
+        let mut lines = lines(path.to_str().unwrap(), &ProgressBar::hidden()).unwrap();
         let mut read = Vec::new();
         while let Some(line) = lines.blocking_recv() {
             let Line { number, event } = line.unwrap();

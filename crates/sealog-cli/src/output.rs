@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use clap::ArgMatches;
+use clap::{Arg, ArgAction, ArgMatches};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -23,6 +23,14 @@ impl Form {
             Form::Lines
         }
     }
+}
+
+pub fn quiet_flag() -> Arg {
+    Arg::new("quiet")
+        .long("quiet")
+        .short('q')
+        .action(ArgAction::SetTrue)
+        .help("Print only errors to standard error")
 }
 
 /// Text of an event on one line: what could move the cursor, colour the screen or turn the direction of

@@ -29,6 +29,26 @@ pub fn input(is_quiet: bool, doing: &str, bytes: Option<u64>) -> ProgressBar {
     styled(is_quiet, bytes, &template)
 }
 
+/// How many bytes of so many; [`ProgressBar::set_length`] says how many once that is known.
+pub fn bytes(is_quiet: bool, doing: &str, total: u64) -> ProgressBar {
+    let template = "{wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    styled(is_quiet, Some(total), &format!("{doing} {template}"))
+}
+
+/// For work of which nothing says how much of it is left.
+pub fn waiting(is_quiet: bool, doing: &str) -> ProgressBar {
+    let bar = styled(is_quiet, None, &format!("{doing} {{spinner}} {{elapsed}}"));
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(Duration::from_millis(200));
+    }
+    bar
+}
+
+/// Takes a bar off the terminal while something else is asked there, or puts it back.
+pub fn draw(bar: &ProgressBar, is_drawn: bool) {
+    bar.set_draw_target(if is_drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() });
+}
+
 /// A line on standard error, for which the bar makes room. Where standard error cannot be written, as on a
 /// terminal that is gone, there is nobody to tell, and what was to be done is done all the same.
 pub fn tell(bar: &ProgressBar, text: &str) {

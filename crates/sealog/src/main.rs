@@ -125,9 +125,41 @@ mod tests {
         let mut program = super::command();
         program.build();
         let mut without = Vec::new();
-        let all = runnable(&program, "sealog", &mut without);
+        let all = runnable(&program, "sealog", "json", &mut without);
         assert!(all > 40, "the commands are found: {all}");
         assert_eq!(without, WITHOUT_JSON.map(|(name, _)| name));
+    }
+
+    /// Commands without `--quiet`, and why: the others may work for more than two seconds.
+    const WITHOUT_QUIET: [(&str, &str); 19] = [
+        ("sealog serve", "a server, whose log_level says how much it logs"),
+        ("sealog demo", "a server"),
+        ("sealog accept-loss", "one event"),
+        ("sealog reset", "one link"),
+        ("sealog ops-user add", "one account"),
+        ("sealog ops-user list", "one account"),
+        ("sealog ops-user remove", "one account"),
+        ("sealog tenant close", "prints one line, of pages that take less than a second"),
+        ("sealog operator-token create", "one file"),
+        ("sealog operator-token rotate", "one file"),
+        ("sealog backup list", "its list is all it prints"),
+        ("sealog backup heads", "reads one row for each chain"),
+        ("sealog check", "its findings are all it prints; each connection has a time-out"),
+        ("sealog config print", "its settings are all it prints"),
+        ("sealog mail test", "one message, with a time-out"),
+        ("sealog geoip test", "one address"),
+        ("sealog doctor", "one archive of bounded size"),
+        ("sealog completions", "prints a script for a shell"),
+        ("sealog man", "prints a page for man"),
+    ];
+
+    #[test]
+    fn every_command_that_may_take_long_is_quiet_on_request() {
+        let mut program = super::command();
+        program.build();
+        let mut without = Vec::new();
+        runnable(&program, "sealog", "quiet", &mut without);
+        assert_eq!(without, WITHOUT_QUIET.map(|(name, _)| name));
     }
 
     /// Whoever is on the machine sees the arguments of every process, and shells keep them.
@@ -162,17 +194,17 @@ mod tests {
         assert_eq!(found, Vec::<String>::new());
     }
 
-    /// Counts the commands that do something themselves, and names those without `--json`.
-    fn runnable(command: &Command, name: &str, without: &mut Vec<String>) -> usize {
+    /// Counts the commands that do something themselves, and names those without a flag.
+    fn runnable(command: &Command, name: &str, flag: &str, without: &mut Vec<String>) -> usize {
         let below: Vec<&Command> =
             command.get_subcommands().filter(|below| below.get_name() != "help").collect();
         // `sealog restore` works by itself, too.
         let works = !command.is_subcommand_required_set();
-        if works && !command.get_arguments().any(|argument| argument.get_long() == Some("json")) {
+        if works && !command.get_arguments().any(|argument| argument.get_long() == Some(flag)) {
             without.push(name.to_owned());
         }
         let below =
-            below.iter().map(|below| runnable(below, &format!("{name} {}", below.get_name()), without));
+            below.iter().map(|below| runnable(below, &format!("{name} {}", below.get_name()), flag, without));
         usize::from(works) + below.sum::<usize>()
     }
 }

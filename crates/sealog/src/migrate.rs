@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_cli::exit::{EXIT_CODES, Exit, Failure};
+use sealog_cli::output::quiet_flag;
+use sealog_cli::progress;
 use sealog_engine::{Place, SCHEMAS};
 use sealog_store::postgres;
 use serde_json::{Value, json};
@@ -44,6 +46,7 @@ pub(crate) fn command() -> Command {
             .help("Print the versions of the store and of this program; exit with 1 if an update is needed"),
     )
     .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON object"))
+    .arg(quiet_flag())
     .after_help(EXIT_CODES)
 }
 
@@ -60,10 +63,18 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             "the embedded store has no schema to migrate; set store to a postgres:// URL",
         ));
     };
+    // How long the database needs for a step, nothing says beforehand.
+    let is_quiet = matches.get_flag("quiet");
+    let bar = progress::waiting(is_quiet, "Updating the schema");
     let steps = postgres::migrate(&url.0).map_err(cannot)?
         + sealog_control::migrate_all(&url.0, &SCHEMAS).map_err(cannot)?;
-    let say = |step: &str| eprintln!("sealog: {step}");
+    let say = |step: &str| {
+        if !is_quiet {
+            progress::tell(&bar, step);
+        }
+    };
     let citus = matches.get_flag("citus").then(|| postgres::distribute(&url.0, say));
+    bar.finish_and_clear();
     let citus = citus.transpose().map_err(cannot)?;
     if matches.get_flag("json") {
         let mut done = json!({ "steps": steps, "citus": citus.is_some() });
@@ -72,6 +83,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             done["cleared"] = json!(citus.cleared);
         }
         println!("{done}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if is_quiet {
         return Ok(ExitCode::SUCCESS);
     }
     println!("the schema is up to date; ran {steps} steps");

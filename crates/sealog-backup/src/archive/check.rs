@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 
-use indicatif::ProgressBar;
 use sealog_cli::exit::{Exit, Failure};
+use sealog_cli::progress;
 use sealog_core::audit::{Audit, NotedHead, Outcome, parse_entry};
 use sealog_core::id::Hash;
 use serde_json::{Value, json};
@@ -56,14 +56,15 @@ impl CheckedChain {
 /// What was computed of a chain, and how many events it has.
 type Computed = (Outcome, u64);
 
-pub(super) fn check(path: &Path, bar: &ProgressBar) -> Result<Checked, Failure> {
+pub(super) fn check(path: &Path, is_quiet: bool) -> Result<Checked, Failure> {
     let file = File::open(path).map_err(|error| Failure::of_path(path, &error))?;
     let bytes = file.metadata().map_err(|error| Failure::of_path(path, &error))?.len();
-    let mut hashed = Hashed::new(BufReader::with_capacity(256 << 10, file));
+    let bar = progress::bytes(is_quiet, "Verifying", bytes);
+    let mut hashed = Hashed::new(BufReader::with_capacity(256 << 10, bar.wrap_read(file)));
     let damaged = |why: String| {
         Failure::new(Exit::Broken, format!("{}: not a complete archive of a tenant: {why}", path.display()))
     };
-    let (manifest, found, chains) = read(&mut hashed, bar).map_err(damaged)?;
+    let (manifest, found, chains) = read(&mut hashed).map_err(damaged)?;
     // Behind the end of the archive there is nothing that anyone relies on; it is part of the file's digest.
     io::copy(&mut hashed, &mut io::sink()).map_err(|error| Failure::of_path(path, &error))?;
     bar.finish_and_clear();
@@ -109,10 +110,7 @@ fn judge(chain: &Chain, tenant_id: &str, computed: &BTreeMap<String, Computed>) 
 type Found = BTreeMap<String, (u64, String)>;
 
 /// The manifest, the other files with their sizes and digests, and the chains by their stems.
-fn read(
-    archive: &mut impl Read,
-    bar: &ProgressBar,
-) -> Result<(Manifest, Found, BTreeMap<String, Computed>), String> {
+fn read(archive: &mut impl Read) -> Result<(Manifest, Found, BTreeMap<String, Computed>), String> {
     let text = |error: io::Error| match error.kind() {
         ErrorKind::UnexpectedEof => "it ends too early".to_owned(),
         _ => error.to_string(),
@@ -134,7 +132,7 @@ fn read(
                 current = Some((stem.to_owned(), Audit::new(Vec::new()), 0));
             }
             if let Some((_, audit, events)) = &mut current {
-                read_events(&mut content, audit, events, bar).map_err(|why| format!("{name}: {why}"))?;
+                read_events(&mut content, audit, events).map_err(|why| format!("{name}: {why}"))?;
             }
         } else if name == MANIFEST {
             let mut bytes = Vec::new();
@@ -169,12 +167,7 @@ fn finish(
     }
 }
 
-fn read_events(
-    content: &mut impl BufRead,
-    audit: &mut Audit,
-    events: &mut u64,
-    bar: &ProgressBar,
-) -> Result<(), String> {
+fn read_events(content: &mut impl BufRead, audit: &mut Audit, events: &mut u64) -> Result<(), String> {
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -191,7 +184,6 @@ fn read_events(
             audit.entry(parse_entry(text).map_err(|error| format!("a line is not JSON: {}", error.problem))?);
         }
         *events += 1;
-        bar.inc(1);
     }
 }
 

@@ -101,15 +101,14 @@ pub fn export(
         files: writer.files().to_vec(),
     };
     let part = writer.finish(&manifest)?;
-    let checked = check(part.path(), &progress::bar(is_quiet, "Verifying", Some(events)))?;
+    let checked = check(part.path(), is_quiet)?;
     part.finish(false)?;
     checked.report(&path, matches)
 }
 
 pub fn verify(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let path = Path::new(matches.get_one::<String>("file").expect("clap asks for it"));
-    let bar = progress::counted(matches.get_flag("quiet"), "Verifying");
-    check(path, &bar)?.report(path, matches)
+    check(path, matches.get_flag("quiet"))?.report(path, matches)
 }
 
 impl Checked {

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use indicatif::ProgressBar;
+use sealog_cli::progress;
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::ChainId;
@@ -96,7 +98,7 @@ pub(super) struct Copied {
     pub chains: usize,
 }
 
-pub(super) async fn copy_events(from: &dyn Store, to: &dyn Store) -> Result<Copied, Trouble> {
+pub(super) async fn copy_events(from: &dyn Store, to: &dyn Store, is_quiet: bool) -> Result<Copied, Trouble> {
     let mut source = Vec::new();
     for (chain, head) in from.heads().await.map_err(Trouble::source)? {
         let there = from.head(chain).await.map_err(Trouble::source)?;
@@ -105,16 +107,20 @@ pub(super) async fn copy_events(from: &dyn Store, to: &dyn Store) -> Result<Copi
             Some(dropped) => eprintln!("{}", left_out_because(chain, dropped)),
         }
     }
+    let all = source.iter().map(|(_, head)| head.chain_seq).sum();
+    let bar = progress::bar(is_quiet, "Copying", Some(all));
     let mut events = 0;
     for (number, (chain, head)) in (1..).zip(&source) {
-        let copied = copy_chain(from, to, *chain, *head, Window::Counting).await.map_err(of_chain(*chain))?;
+        let copied = copy_chain(from, to, *chain, *head, Window::Counting, &bar).await;
+        let copied = copied.map_err(of_chain(*chain))?;
         events += copied;
-        eprintln!(
-            "chain {number} of {}: {} events, {copied} of them copied now",
-            source.len(),
-            head.chain_seq
-        );
+        if !is_quiet {
+            let (chains, all) = (source.len(), head.chain_seq);
+            let told = format!("chain {number} of {chains}: {all} events, {copied} of them copied now");
+            bar.suspend(|| eprintln!("{told}"));
+        }
     }
+    bar.finish_and_clear();
     for (chain, head) in &source {
         ends_with(to, *chain, *head).await.map_err(of_chain(*chain))?;
         compare_keys(from, to, *chain, head.chain_seq).await.map_err(of_chain(*chain))?;
@@ -191,8 +197,10 @@ pub(super) async fn copy_chain(
     chain: ChainId,
     head: Head,
     window: Window,
+    bar: &ProgressBar,
 ) -> Result<u64, Trouble> {
     let begun = to.head(chain).await.map_err(Trouble::target)?.durable;
+    bar.inc(begun.chain_seq.min(head.chain_seq));
     let mut next = begun.chain_seq + 1;
     let counting_ms = counting_after_ms().saturating_sub(CLOCKS_APART_MS);
     let mut keys = None;
@@ -201,7 +209,7 @@ pub(super) async fn copy_chain(
     while next <= head.chain_seq {
         let range = Range { from: next, to: head.chain_seq, bytes_max: PIECE_BYTES };
         let piece = from.range(chain, range).await.map_err(Trouble::source)?;
-        let held = events.len();
+        let (held, first) = (events.len(), next);
         for item in piece.items {
             match item {
                 Item::Event(event) if event.sealed.chain_seq == next => events.push_back(*event),
@@ -217,6 +225,7 @@ pub(super) async fn copy_chain(
         if events.len() == held {
             return Err(Trouble::broken(format!("event {next} is missing in the source")));
         }
+        bar.inc(next - first);
         let keys = keys.get_or_insert_with(|| {
             let after_ms = match (window, events.front()) {
                 (Window::SinceEvents, Some(first)) => {

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use indicatif::ProgressBar;
 use sealog_control::ControlSnapshot;
 use sealog_core::chain::Head;
 use sealog_core::id::ChainId;
@@ -62,11 +63,11 @@ impl Follower {
     }
 
     /// Brings the copy up to what is durable now. How many events have come.
-    pub(crate) fn look(&mut self) -> Result<u64, Trouble> {
+    pub(crate) fn look(&mut self, bar: &ProgressBar) -> Result<u64, Trouble> {
         let Follower { from, to, runtime, known, left_out, accounts, accounts_due } = self;
         runtime.block_on(async {
             let before = (known.len(), events_of(known));
-            copy_grown(&from.store(), &to.store(), known, left_out).await?;
+            copy_grown(&from.store(), &to.store(), known, left_out, bar).await?;
             if known.len() > before.0 || *accounts_due <= Instant::now() {
                 let begun = Instant::now();
                 copy_accounts(from, to, accounts).await?;
@@ -139,6 +140,7 @@ async fn copy_grown(
     to: &Arc<dyn Store>,
     known: &mut BTreeMap<ChainId, Head>,
     left_out: &mut BTreeSet<ChainId>,
+    bar: &ProgressBar,
 ) -> Result<(), Trouble> {
     let heads: BTreeMap<_, _> = from.heads().await.map_err(Trouble::source)?.into_iter().collect();
     not_behind(known, &heads)?;
@@ -146,14 +148,15 @@ async fn copy_grown(
         !left_out.contains(chain) && known.get(chain).is_none_or(|had| had != *head)
     };
     let mut grown: Vec<_> = heads.iter().filter(has_grown).map(|(chain, head)| (*chain, *head)).collect();
+    bar.set_length(grown.iter().map(|(_, head)| head.chain_seq).sum());
     let mut under_way = JoinSet::new();
     loop {
         while under_way.len() < AT_ONCE
             && let Some((chain, head)) = grown.pop()
         {
-            let (from, to) = (Arc::clone(from), Arc::clone(to));
+            let (from, to, bar) = (Arc::clone(from), Arc::clone(to), bar.clone());
             under_way.spawn(async move {
-                let copied = copy_one(&*from, &*to, chain, head).await;
+                let copied = copy_one(&*from, &*to, chain, head, &bar).await;
                 (chain, head, copied.map_err(of_chain(chain)))
             });
         }
@@ -177,6 +180,7 @@ async fn copy_one(
     to: &dyn Store,
     chain: ChainId,
     head: Head,
+    bar: &ProgressBar,
 ) -> Result<Option<u64>, Trouble> {
     let there = from.head(chain).await.map_err(Trouble::source)?;
     is_whole(&there)?;
@@ -184,7 +188,7 @@ async fn copy_one(
     if dropped.is_some() {
         return Ok(dropped);
     }
-    copy_chain(from, to, chain, head, Window::SinceEvents).await?;
+    copy_chain(from, to, chain, head, Window::SinceEvents, bar).await?;
     ends_with(to, chain, head).await.map(|()| None)
 }
 

@@ -19,7 +19,7 @@ use self::accounts::{REPLACE_ACCOUNTS, check_accounts};
 use self::chains::{Copied, check_events, copy_events};
 use self::trouble::{Kind, Trouble};
 
-use crate::shared::unopened;
+use crate::shared::{json_flag, quiet_flag, unopened};
 
 pub fn command() -> Command {
     let store = |name: &'static str, help: &'static str| {
@@ -47,7 +47,8 @@ pub fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Use the source's accounts if the accounts of both stores differ and neither is newer"),
         )
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON object"))
+        .arg(json_flag())
+        .arg(quiet_flag())
         .after_help(EXIT_CODES)
 }
 
@@ -59,13 +60,13 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let to = open(given("to")).map_err(at("to"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let copied = runtime.block_on(copy(&from, &to, matches.get_flag(REPLACE_ACCOUNTS)));
+    let copied = runtime.block_on(copy(&from, &to, matches));
     from.close();
     to.close();
     let Copied { events, chains } = copied?;
     if matches.get_flag("json") {
         println!("{}", json!({ "events": events, "chains": chains }));
-    } else {
+    } else if !matches.get_flag("quiet") {
         println!("copied {events} events; {chains} chains end with the same hash in both stores");
     }
     Ok(ExitCode::SUCCESS)
@@ -93,7 +94,8 @@ fn prefixed(place: impl std::fmt::Display, failure: &Failure) -> Failure {
 }
 
 /// Whoever mixes up the two stores must not lose one of them: both are checked before anything is written.
-async fn copy(from: &Opened, to: &Opened, replace_accounts: bool) -> Result<Copied, Trouble> {
+async fn copy(from: &Opened, to: &Opened, matches: &ArgMatches) -> Result<Copied, Trouble> {
+    let replace_accounts = matches.get_flag(REPLACE_ACCOUNTS);
     let (source, target) = (from.control(), to.control());
     let checked = async {
         let goes_on = check_events(&*from.store(), &*to.store()).await?;
@@ -115,5 +117,5 @@ async fn copy(from: &Opened, to: &Opened, replace_accounts: bool) -> Result<Copi
             return Err(Trouble::new(Kind::Target, problem));
         }
     }
-    copy_events(&*from.store(), &*to.store()).await
+    copy_events(&*from.store(), &*to.store(), matches.get_flag("quiet")).await
 }

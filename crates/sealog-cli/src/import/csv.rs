@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use indicatif::ProgressBar;
 use sealog_core::event::{FIELDS, INPUTS};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -46,12 +47,13 @@ impl Target {
     }
 }
 
-/// Ends when the file does; an error is the last item.
+/// Ends when the file does; an error is the last item. `bar` counts the bytes that were read.
 pub(super) fn rows(
     path: &str,
     delimiter: &str,
     map: &[String],
     set: &[String],
+    bar: &ProgressBar,
 ) -> Result<mpsc::Receiver<io::Result<Line>>, Failure> {
     let delimiter = match delimiter.as_bytes() {
         _ if delimiter == "tab" => b'\t',
@@ -60,7 +62,7 @@ pub(super) fn rows(
     };
     let mut builder = csv::ReaderBuilder::new();
     builder.delimiter(delimiter).flexible(true).buffer_capacity(256 << 10);
-    let mut reader = builder.from_reader(lines::open(path)?);
+    let mut reader = builder.from_reader(bar.wrap_read(lines::open(path)?));
     let header = reader.headers().map_err(|error| {
         let name = lines::name(path);
         Failure::usage(format!("{name} has no CSV header: {error}; give the format with --from"))

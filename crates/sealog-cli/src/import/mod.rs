@@ -12,9 +12,11 @@ mod state;
 use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Instant;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use indicatif::HumanCount;
 use sealog_client::http::{Client, ClientError};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -115,19 +117,29 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     if format != "csv" && !texts("set").is_empty() {
         return Err(Failure::usage("--set is for --from csv"));
     }
+    let is_dry_run = matches.get_flag("dry_run");
+    let is_quiet = matches.get_flag("quiet");
+    // Of a pipe nothing says how much will come.
+    let bytes = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
+    let bar = progress::input(is_quiet || is_dry_run, "Importing", bytes);
+    // The file is read ahead from here on, and a key may be asked for first.
+    progress::draw(&bar, false);
     let (rows, convert): (_, Convert) = match format {
         "csv" => {
             let delimiter = matches.get_one::<String>("delimiter").expect("has a default");
-            (csv::rows(path, delimiter, &texts("map"), &texts("set"))?, Box::new(Ok))
+            (csv::rows(path, delimiter, &texts("map"), &texts("set"), &bar)?, Box::new(Ok))
         }
         "cloudevents" => {
             let names = cloudevents::names(&texts("map"))?;
-            (lines::lines(path)?, Box::new(move |event: Box<RawValue>| cloudevents::event(&event, &names)))
+            (
+                lines::lines(path, &bar)?,
+                Box::new(move |event: Box<RawValue>| cloudevents::event(&event, &names)),
+            )
         }
         _ if !texts("map").is_empty() => {
             return Err(Failure::usage("--map is for --from csv and --from cloudevents"));
         }
-        _ => (lines::lines(path)?, Box::new(|event: Box<RawValue>| Ok(with_its_time(event)))),
+        _ => (lines::lines(path, &bar)?, Box::new(|event: Box<RawValue>| Ok(with_its_time(event)))),
     };
     let file = |name: &str| file_flags::path(matches, name);
     for (name, flag) in [("report", "--report"), ("rejects", "--rejects")] {
@@ -136,11 +148,11 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let state = State::open(file("state"))?;
     let rejected_before = state.rejected_before();
     let report = Report::open(file("report"), file("rejects"), rejected_before)?;
-    if matches.get_flag("dry_run") {
+    if is_dry_run {
         return shown(rows, &convert, report);
     }
     let client = Arc::new(connect::client(matches, Key::Needed)?);
-    let is_quiet = matches.get_flag("quiet");
+    progress::draw(&bar, !is_quiet);
     let mut import = Import {
         client,
         convert,
@@ -149,7 +161,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         in_flight: in_flight::asked(matches),
         stored: 0,
         known: 0,
-        bar: progress::counted(is_quiet, "Importing"),
+        bar,
+        begun: Instant::now(),
     };
     let ended = connect::block_on(import.run(rows));
     import.bar.finish_and_clear();
@@ -229,7 +242,9 @@ struct Import {
     stored: u64,
     /// By an earlier command.
     known: u64,
+    /// How much of the file was read, with the events that came of it.
     bar: indicatif::ProgressBar,
+    begun: Instant,
 }
 
 /// Events that travel together, and the lines that they were.
@@ -337,7 +352,8 @@ impl Import {
         let (sealed, replayed) = (delivered.sealed.len() as u64, delivered.replayed as u64);
         self.known += replayed;
         self.stored += sealed - replayed;
-        self.bar.inc(sealed);
+        let rate = progress::rate(self.stored, self.begun.elapsed());
+        self.bar.set_message(format!("{} events, {}/s", HumanCount(self.stored), HumanCount(rate)));
         // What was refused of a batch that is not done is refused again when the next command sends it, and
         // reported then: once.
         if let Some(error) = delivered.unheard {

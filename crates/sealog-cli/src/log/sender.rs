@@ -175,6 +175,9 @@ impl Sender {
 
     /// Only what earlier commands have left. With `held`, also batches that may be stored already.
     pub(super) async fn spooled(&mut self, held: bool) -> Result<ExitCode, Failure> {
+        // Where the log_ids themselves are on the terminal, they are progress enough.
+        let is_quiet = self.is_quiet || io::stdout().is_terminal();
+        self.bar = progress::bar(is_quiet, "Sending", Some(self.outbox.waiting()));
         while self.outbox.has_queued() || held && !self.outbox.held().is_empty() {
             self.send_spool().await;
             if self.stop.is_begun() || self.must_be_kept() || !held {
@@ -443,7 +446,9 @@ impl Sender {
     }
 
     fn show_progress(&self) {
-        if !self.bar.is_hidden() {
+        if self.count.read == 0 {
+            self.bar.set_position(self.from_spool);
+        } else if !self.bar.is_hidden() {
             self.bar.set_position(self.bytes_read.load(Ordering::Relaxed));
             let (events, took) = (self.count.sealed, self.begun.elapsed());
             let rate = progress::rate(events, took);
@@ -524,8 +529,13 @@ impl Sender {
                 self.answered(answered, &mut under_way);
             }
             // Held batches are not sent.
-            if !self.outbox.has_queued() && !self.outbox.adopt() {
-                break;
+            if !self.outbox.has_queued() {
+                if !self.outbox.adopt() {
+                    break;
+                }
+                if self.count.read == 0 {
+                    self.bar.set_length(self.from_spool + self.outbox.waiting());
+                }
             }
         }
         self.tell_spool();

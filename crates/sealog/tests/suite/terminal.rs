@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::support::stage::*;
-use crate::support::{data_dir, sealog};
+use crate::support::{data_dir, sealog, start};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -100,6 +100,47 @@ fn progress_is_drawn_on_a_terminal_only_and_never_among_the_data() {
     assert_eq!((code, said.as_str()), (Some(0), ""));
     assert!(!noted.contains("Exporting") && noted.contains("exported 300 events"), "{noted}");
     assert_eq!(std::fs::read(shown).unwrap(), std::fs::read(piped).unwrap());
+}
+
+#[test]
+fn work_that_may_take_long_shows_how_far_it_is_unless_it_is_quiet() {
+    let mut stage = Stage::new();
+    let file = stage.path("events.ndjson");
+    std::fs::write(&file, lines(300)).unwrap();
+    // Another name for what each run makes.
+    let runs = std::cell::Cell::new(0);
+    let shows = |stage: &Stage, args: &[&str], doing: &str| {
+        for quiet in [None, Some("--quiet")] {
+            runs.set(runs.get() + 1);
+            let made = stage.path(&format!("made-{}", runs.get()));
+            let args: Vec<&str> = args.iter().map(|arg| if *arg == "NEW" { &*made } else { *arg }).collect();
+            let mut command = stage.command(&[&args[..], quiet.as_slice()].concat());
+            command.env("SEALOG_OPERATOR_TOKEN", OPERATOR_TOKEN);
+            let shown = on_a_terminal(command, "", "");
+            assert_eq!(shown.code, Some(0), "{args:?}: {}", shown.text);
+            assert_eq!(shown.text.contains(doing), quiet.is_none(), "{args:?} {quiet:?}: {}", shown.text);
+            if quiet.is_none() {
+                assert!(shown.text.contains(" left"), "how long it will take: {}", shown.text);
+            }
+        }
+    };
+    shows(&stage, &["import", &file], "Importing");
+    let tenant = stage.events()[0]["tenant_id"].as_str().unwrap().to_owned();
+    let data = stage.data.to_str().unwrap().to_owned();
+    let archive = stage.path("made-1.tar");
+    shows(&stage, &["tenant", "export", &tenant, "--output", "NEW", "--data-dir", &data], "Exporting");
+    let args = ["tenant", "export", &tenant, "--output", &archive, "--data-dir", &data];
+    assert_eq!(stage.run(&args).0, Some(0));
+    shows(&stage, &["tenant", "verify", &archive], "Verifying");
+    stage.stop();
+    let mut command = sealog();
+    command.args(["serve", "--listen", &stage.address, "--replication-enabled", "true", "--data-dir", &data]);
+    command.env("SEALOG_OPERATOR_TOKEN", OPERATOR_TOKEN);
+    stage.server = Some(start(command));
+    let url = format!("http://{}", stage.address);
+    shows(&stage, &["replicate", "--once", "--from", &url, "--to", "NEW"], "Copying");
+    stage.stop();
+    shows(&stage, &["copy", "--from", &data, "--to", "NEW"], "Copying");
 }
 
 #[test]
