@@ -1,6 +1,6 @@
-//! The highest epoch that `replication.peer` has told, in a file of the data directory that is made while there
-//! is room: to keep an epoch in it takes none. The control data keeps the same, and its write may need room
-//! that a full disk does not have.
+//! The highest epoch that `replication.peer` has told, in a file of the data directory that is made while
+//! there is room: to keep an epoch in it takes none. The control data keeps the same, and its write may need
+//! room that a full disk does not have.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -411,6 +411,21 @@ fn with_the_old_log_at_hand_a_promotion_takes_its_events_over_and_nothing_diverg
 }
 
 #[test]
+fn a_peer_with_the_same_epoch_stops_nobody() {
+    let (mut pair, old) = Pair::begin();
+    old.stop();
+    // Its store is another one: what counts is its epoch.
+    let peer = start(Pair::serving(sealog(), &pair.stage.path("other"), &pair.peer, None));
+    let old = pair.start_old();
+    assert!(has_metric(&old, "sealog_replication_peer_up 1"));
+    assert_eq!((epoch(&peer), epoch(&old)), (json!(0), json!(0)));
+    pair.send(&old, 2);
+    assert_eq!(ready(&old).0, 200);
+    old.stop();
+    peer.stop();
+}
+
+#[test]
 fn back_again_the_next_promotion_has_a_higher_epoch() {
     let (mut pair, old) = Pair::begin();
     old.stop();
