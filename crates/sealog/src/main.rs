@@ -162,6 +162,100 @@ mod tests {
         assert_eq!(without, WITHOUT_QUIET.map(|(name, _)| name));
     }
 
+    /// Words that hashes of index files begin with.
+    const NO_COMMANDS: [&str; 2] = ["sealog index salt", "sealog distincts"];
+
+    /// What a page writes as `sealog …` within a sentence is a command with flags that there are.
+    #[test]
+    fn every_command_that_a_page_names_is_one_of_the_program() {
+        let mut program = super::command();
+        program.build();
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+        let (mut wrong, mut seen) = (Vec::new(), 0);
+        for entry in std::fs::read_dir(docs).unwrap() {
+            let path = entry.unwrap().path();
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            for span in spans(&text).into_iter().filter(|span| !NO_COMMANDS.contains(&&**span)) {
+                seen += 1;
+                let page = path.file_name().unwrap().to_string_lossy();
+                wrong.extend(not_a_command(&program, &span).map(|why| format!("{page}: `{span}`: {why}")));
+            }
+        }
+        assert!(seen > 150, "the commands are found: {seen}");
+        assert_eq!(wrong, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_command_or_flag_that_there_is_not_is_noticed() {
+        let mut program = super::command();
+        program.build();
+        let wrong = |span: &str| not_a_command(&program, span);
+        assert_eq!(
+            spans("a `sealog x\ny` b `other` c\n```sh\nsealog z\n```\n`sealog q`"),
+            ["sealog x y", "sealog q"]
+        );
+        for good in ["sealog backup create DIR", "sealog spool list|send", "sealog follow --rotate SIZE|day"]
+        {
+            assert_eq!(wrong(good), None, "{good}");
+        }
+        for bad in [
+            "sealog bakup",
+            "sealog backup make",
+            "sealog backup prune --keep-daly 7",
+            "sealog verify --form=x",
+        ] {
+            assert!(wrong(bad).is_some(), "{bad}");
+        }
+    }
+
+    /// Code within sentences that begins with `sealog`, on one line.
+    fn spans(page: &str) -> Vec<String> {
+        // Between the fences.
+        let text: String = page.split("\n```").step_by(2).collect::<Vec<_>>().join("\n\n");
+        let of = |paragraph: &str| -> Vec<String> {
+            let codes = paragraph.split('`').skip(1).step_by(2);
+            let codes = codes.map(|code| code.split_whitespace().collect::<Vec<_>>().join(" "));
+            codes.filter(|code| code.starts_with("sealog ")).collect()
+        };
+        text.split("\n\n").flat_map(of).collect()
+    }
+
+    fn not_a_command(program: &Command, span: &str) -> Option<String> {
+        let (mut command, mut is_value) = (program, false);
+        for (at, word) in span.split(' ').skip(1).enumerate() {
+            if std::mem::take(&mut is_value) {
+                continue;
+            }
+            for part in word.split('|') {
+                let name = part.trim_start_matches('[').trim_end_matches([']', ',', '…']);
+                if name.starts_with('-') && name.len() > 1 {
+                    let (flag, given) = name.split_once('=').map_or((name, false), |(flag, _)| (flag, true));
+                    let flag = flag.trim_start_matches('-');
+                    let is_it = |argument: &&clap::Arg| {
+                        argument.get_long() == Some(flag)
+                            || argument.get_short().is_some_and(|short| flag == short.to_string())
+                    };
+                    let found = command.get_arguments().find(is_it);
+                    if found.is_none() && !["help", "version"].contains(&flag) {
+                        return Some(format!("no flag {name}"));
+                    }
+                    is_value = !given && found.is_some_and(|argument| argument.get_action().takes_values());
+                } else if command.has_subcommands() && command.find_subcommand(name).is_none() {
+                    let is_word =
+                        !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+                    // `sealog COMMAND` stands for all of them.
+                    if is_word || at == 0 && name != "COMMAND" {
+                        return Some(format!("no command {name:?}"));
+                    }
+                }
+            }
+            if let Some(below) = command.find_subcommand(word) {
+                command = below;
+            }
+        }
+        None
+    }
+
     /// Whoever is on the machine sees the arguments of every process, and shells keep them.
     #[test]
     fn no_secret_is_an_argument() {
