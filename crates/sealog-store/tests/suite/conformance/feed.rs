@@ -167,11 +167,17 @@ pub fn from_any_position_what_was_not_announced_before_it_is_announced(store: &d
     let there = heads(store);
     let known = catch_up(&mut follower, 100, known, |known| *known == there);
     positions.push((follower.position(), known));
-    for (position, known) in positions {
-        let text = position.to_string();
-        let mut follower = everything(store, Start::After(Position::parse(&text).unwrap()));
-        assert_eq!(catch_up(&mut follower, 7, known, |known| *known == there), there, "{text}");
-    }
+    // At the same time, since each of them waits then to see that nothing else comes.
+    std::thread::scope(|threads| {
+        for (position, known) in positions {
+            let there = &there;
+            threads.spawn(move || {
+                let text = position.to_string();
+                let mut follower = everything(store, Start::After(Position::parse(&text).unwrap()));
+                assert_eq!(catch_up(&mut follower, 7, known, |known| known == there), *there, "{text}");
+            });
+        }
+    });
     // Behind everything there is nothing.
     let position = follower.position();
     assert_quiet(&mut everything(store, Start::After(position)));

@@ -226,7 +226,7 @@ pub fn members_of_metadata_match_exactly_and_in_any_combination(store: &dyn Stor
         wanted.iter().map(|(name, value)| FieldIs::new(name, value)).collect()
     };
     let mut found = 0;
-    for wanted in [
+    for (round, wanted) in [
         &[("ticket_id", "OPS-1")][..],
         &[("ticket_id", "OPS-7")],
         &[("ticket_id", "first")],
@@ -243,7 +243,10 @@ pub fn members_of_metadata_match_exactly_and_in_any_combination(store: &dyn Stor
         &[("", "")],
         &[("absent", "OPS-1")],
         &[("n", "11"), ("ticket_id", "OPS-1"), ("ok", "false")],
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         for (action, actor_id, from_ms, until_ms) in [
             (None, None, None, None),
             (Some("\"a.b\""), None, None, None),
@@ -263,7 +266,10 @@ pub fn members_of_metadata_match_exactly_and_in_any_combination(store: &dyn Stor
             let expected: Vec<_> = all.iter().filter(|event| filter.matches(event)).cloned().collect();
             found += expected.len();
             assert_eq!(list(store, live(), &filter, None, 600), expected, "{filter:?}");
-            assert_eq!(list_in_pieces(store, live(), &filter, None, 600, 500), expected, "{filter:?}");
+            // A round trip for each event or two: not for every filter.
+            if round % 4 == 0 {
+                assert_eq!(list_in_pieces(store, live(), &filter, None, 600, 500), expected, "{filter:?}");
+            }
             let below: Vec<_> =
                 expected.iter().filter(|event| event.sealed.chain_seq < 300).take(3).cloned().collect();
             assert_eq!(list(store, live(), &filter, Some(300), 3), below, "{filter:?}");
@@ -312,8 +318,9 @@ pub fn a_range_has_every_event_once_however_it_is_cut(store: &dyn Store, _: &Sti
     for n in 0..50 {
         append(store, live(), vec![login(&format!("u{n}")); 30]);
     }
-    for (from, to) in [(1, 1500), (7, 7), (900, 1200), (1400, 9999)] {
-        for bytes_max in [1, 10_000, usize::MAX] {
+    // Each piece is a round trip to the database. Over all 1,500, one by one shows no more than over 300.
+    for (from, to, smallest) in [(1, 1500, 2_000), (7, 7, 1), (900, 1200, 1), (1400, 9999, 1)] {
+        for bytes_max in [smallest, 10_000, usize::MAX] {
             let seqs: Vec<_> =
                 range(store, live(), from, to, bytes_max).iter().map(Item::chain_seq).collect();
             assert_eq!(seqs, (from..=to.min(1500)).collect::<Vec<_>>());
