@@ -20,10 +20,6 @@ pub fn operator_id(n: u8) -> OpsUserId {
     OpsUserId(Uuid::from_random([n.wrapping_add(200); 16]))
 }
 
-fn hash(n: u8) -> String {
-    sealog_service::people::password::hash_now(PASSWORD, &[n; 16]).unwrap()
-}
-
 /// Somebody whose password is set, and who has no authenticator yet.
 pub fn half_operator(stage: &Stage, n: u8) {
     let link = OpsLink { digest: Hash([n; 32]), expires_at_ms: u64::MAX >> 1 };
@@ -31,7 +27,7 @@ pub fn half_operator(stage: &Stage, n: u8) {
         NewOpsUser { id: operator_id(n), email: operator_email(n), link, created_at_ms: stage.now_ms() };
     stage.wait(stage.control.add_ops_user(new)).unwrap();
     stage
-        .wait(stage.control.enrol_ops_user(link.digest, stage.now_ms(), hash(n), vec![9; 20]))
+        .wait(stage.control.enrol_ops_user(link.digest, stage.now_ms(), hash_of_password(n), vec![9; 20]))
         .unwrap()
         .unwrap();
     assert!(stage.wait(stage.control.offer_ops_authenticator(operator_id(n), vec![n; 20])).unwrap());
@@ -60,7 +56,7 @@ pub fn with_session(stage: &Stage, n: u8, needs_code: bool) -> Browser<'_> {
     let begin = |session, shown| {
         assert!(stage.wait(stage.control.begin_session(session, shown, Room::Reserve)).unwrap())
     };
-    begin(session(&half, true), Shown::Password { hash: hash(n), replaces: None });
+    begin(session(&half, true), Shown::Password { hash: hash_of_password(n), replaces: None });
     let token = if needs_code {
         half
     } else {
