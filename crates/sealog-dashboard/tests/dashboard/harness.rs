@@ -77,7 +77,7 @@ impl World for Clock {
     }
 }
 
-/// [`PASSWORD`] as it is kept. Each salt is hashed once: the hashes of all tests took a quarter of their time.
+/// [`PASSWORD`] as it is kept. Each salt is hashed once: the hashes took a quarter of the time of all tests.
 pub fn hash_of_password(salt: u8) -> String {
     static KNOWN: Mutex<BTreeMap<u8, String>> = Mutex::new(BTreeMap::new());
     if let Some(hash) = KNOWN.lock().unwrap().get(&salt) {

@@ -192,7 +192,7 @@ fn exports(mut house: House) {
         assert!(checked.status.success(), "{name}: {}", String::from_utf8_lossy(&checked.stdout));
     }
     assert!(!system_events(&files).iter().any(|event| event["action"] == "sealog.tenant_exported"));
-    // A stopped store gives the same, and the record of the first export with it; other tenants have no record.
+    // A stopped store gives the same, and the record of the first export with it; no other tenant has one.
     house.server().await_drained();
     house.stop();
     let again = house.file("again.tar");
