@@ -8,7 +8,11 @@ _default:
 ci: fmt lint test tools sdk browser fuzz-quick
 
 # What takes longer or needs root: faults under a real file system, whether deliberate bugs are caught, the tests five times on a busy machine, the fuzzers.
-nightly: size torture-quick mutants flaky sdk-ledgers sdk-costs fuzz
+nightly: size torture-quick mutants flaky sdk-ledgers sdk-costs fuzz equivocation
+
+# 200 schedules of snapshots, crashes, restores and second servers, on each store: no two signed checkpoints may contradict each other. Each prints its seed.
+equivocation ROUNDS="200":
+    SEALOG_ROUNDS={{ROUNDS}} cargo test --locked -p sealog-tlog --test suite equivocation -- --nocapture
 
 # The tests five times beside two busy loops. A test that fails here has a defect, or has found one; it is never run again until it passes.
 flaky *ARGS:

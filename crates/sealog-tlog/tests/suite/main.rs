@@ -1,6 +1,7 @@
-//! Rules of the trees. One program, because each is linked on its own.
+//! Rules of the trees and of the store log. One program, because each is linked on its own.
 
 mod conformance;
 mod copies;
 mod home;
+mod log;
 mod rules;

@@ -24,7 +24,7 @@ const LINES: [(&str, usize); 19] = [
     ("sealog-service", 10_600),
     ("sealog-store", 19_600),
     ("sealog-testing", 2_400),
-    ("sealog-tlog", 1_700),
+    ("sealog-tlog", 3_600),
     ("sealog-trust", 3_300),
     ("sealog-verify", 700),
 ];
