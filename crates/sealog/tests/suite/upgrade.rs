@@ -11,7 +11,7 @@ use sealog_core::id::ChainId;
 use sealog_store::Store;
 use sealog_store::embedded::EmbeddedStore;
 use sealog_testing::fixture::{BUILDS, Fixture, restore};
-use sealog_testing::{postgres, wait};
+use sealog_testing::{ends, postgres, wait};
 use serde_json::Value;
 
 /// `sealog migrate` with a flag, on a data directory or a database.
@@ -98,7 +98,8 @@ fn a_database_is_upgraded_by_the_command_and_a_dump_leads_back() {
         assert!(code == Some(1) && made < wanted, "{before:?}");
         // A server changes no tables that are there.
         let mut command = serving(sealog(), node.path());
-        let output = command.env("SEALOG_STORE", &url).output().unwrap();
+        command.env("SEALOG_STORE", &url);
+        let output = ends("a server without its tables ends", move || command.output().unwrap());
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(1) && said.contains("run `sealog migrate`"), "{said}");
         assert_eq!(versions(&settings).1, before);
