@@ -1,6 +1,6 @@
 //! A tree whose chain has other events now, or fewer.
 //!
-//! Only an operator who accepts a loss makes a chain go on from an earlier event, and says so in the next one.
+//! Only an operator who accepts a loss makes a chain go on from an earlier event, and the next one says so.
 //! The tree is then cut to the last event that both have. Anything else looks forged, or lost without a word:
 //! the tree stays as it is, stops, and is named.
 

@@ -1,5 +1,5 @@
--- Trees, version 1. A released version is never changed: the next change is the next file. All of it is derived
--- from the events and from the root keys of the salts.
+-- Trees, version 1. A released version is never changed: the next change is the next file. All of it is
+-- derived from the events and from the root keys of the salts.
 
 -- A tree for each chain, as it was after the transaction with this revision. `size` is the number of its
 -- leaves and `hash` that of the last event among them; `peaks` are the hashes of its right edge. `cut_to` is
