@@ -525,7 +525,7 @@ pub fn a_node_that_lost_its_turn_changes_nothing(home: &mut dyn Home) {
     pass(&one);
     assert_complete(&one, &*home.store());
 
-    // A write on top of another state than the one that was read is refused, also of the node that holds the lease.
+    // A write on top of another state than the one that was read is refused, also of the lease's holder.
     let moved = home.databases().0.change::<_, StoreError>(Lock::None, |db, _| {
         db.execute("UPDATE {builder} SET revision = revision + 7 WHERE id = 1", &[])
     });
