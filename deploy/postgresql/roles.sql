@@ -45,6 +45,9 @@ BEGIN
     GRANT UPDATE (version) ON sealog.store TO sealog_node;
     -- End of rights in sealog.
 
+    -- On Citus: the counters of followers. `sealog migrate --citus` grants this as well.
+    IF to_regclass('sealog.feed') IS NOT NULL THEN GRANT UPDATE ON sealog.feed TO sealog_node; END IF;
+
     -- Rights in sealog_control: likewise. Control data is changed; only what has had its use is ever removed.
     GRANT USAGE ON SCHEMA sealog_control TO sealog_node;
     GRANT SELECT ON ALL TABLES IN SCHEMA sealog_control TO sealog_node;

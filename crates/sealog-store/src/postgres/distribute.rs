@@ -6,8 +6,11 @@
 use tokio_postgres::Error;
 
 use super::error::{OpenError, explain};
-use super::migrate::{LOCK, with_session};
+use super::migrate::{LOCK, node_roles, with_session};
+use super::numbers::{self, BUCKETS_MAX, FEED};
 use super::pool::Session;
+use super::routes::hash;
+use super::rows::Id;
 use super::statements::append_function;
 
 /// Tables that are distributed. Servers take the tables for distributed when the last one is.
@@ -66,8 +69,63 @@ pub fn distribute(url: &str, mut say: impl FnMut(&str)) -> Result<Distribution, 
         run(session, "SELECT create_distributed_function('sealog.drop_test_events(uuid, bigint, bigint)')")
             .await?;
         run(session, &append_function()).await?;
+        make_counters(session).await?;
+        run(session, &numbers::function()).await?;
+        for role in node_roles(session).await? {
+            run(
+                session,
+                &format!(
+                    "GRANT SELECT ON sealog.identity TO {role}; GRANT SELECT, UPDATE ON sealog.feed TO {role}"
+                ),
+            )
+            .await?;
+        }
         Ok(done)
     })
+}
+
+/// A counter for followers on each shard of chains.
+async fn make_counters(session: &Session) -> Result<(), OpenError> {
+    let is_there = "SELECT to_regclass('sealog.feed')::text";
+    if text(session, is_there).await?.is_none() {
+        // No follower can have a position yet, so that none has to be told of what is there by now.
+        run(session, "UPDATE sealog.chains SET changed_group = 1 WHERE changed_group = 0").await?;
+        run(session, FEED).await?;
+    }
+    if !is_distributed(session, "feed").await? {
+        run(
+            session,
+            "SELECT create_distributed_table('sealog.feed', 'chain_id', colocate_with => 'sealog.chains')",
+        )
+        .await?;
+    }
+    let failed = |error: Error| OpenError::of(&error);
+    let of_counters = "SELECT chain_id, bucket FROM sealog.feed";
+    let counters = session.query(of_counters, &[], &[]).await.map_err(failed)?;
+    let mut hashes: Vec<i32> = counters.iter().map(|row| hash(row.get("chain_id"))).collect();
+    let mut bucket = counters.iter().map(|row| row.get::<_, i32>("bucket")).max().unwrap_or(0);
+    let shards = "SELECT shardminvalue::integer AS first, shardmaxvalue::integer AS last FROM pg_catalog.pg_dist_shard WHERE logicalrelid = 'sealog.chains'::regclass ORDER BY first";
+    for shard in session.query(shards, &[], &[]).await.map_err(failed)? {
+        let (first, last): (i32, i32) = (shard.get("first"), shard.get("last"));
+        let is_here = |hash: i32| (first..=last).contains(&hash);
+        if hashes.iter().copied().any(is_here) {
+            continue;
+        }
+        bucket += 1;
+        if usize::try_from(bucket).is_ok_and(|bucket| bucket > BUCKETS_MAX) {
+            return Err(OpenError::Cluster(format!(
+                "the table of chains has more than {BUCKETS_MAX} shards"
+            )));
+        }
+        // Ids spread evenly, so this takes as many as there are shards, about.
+        let key = (0_u128..).map(|number| Id(number.to_be_bytes())).find(|id| is_here(hash(*id)));
+        let key = key.expect("every hash has an id");
+        let insert =
+            format!("INSERT INTO sealog.feed (chain_id, bucket) VALUES ('{}', {bucket})", key.uuid());
+        run(session, &insert).await?;
+        hashes.push(hash(key));
+    }
+    Ok(())
 }
 
 /// What has to be so before anything is distributed.

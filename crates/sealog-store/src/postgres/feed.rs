@@ -16,11 +16,12 @@
 //! left behind is named, so that a database that has gone back behind it in a failover is noticed; then every
 //! chain is announced again.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use sealog_core::chain::Head;
-use sealog_core::id::ChainId;
+use sealog_core::id::{ChainId, Hash};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_postgres::types::{ToSql, Type};
@@ -29,6 +30,7 @@ use tokio_postgres::{Error, Row};
 use super::error::damaged;
 use super::hub::Watched;
 use super::inner::Inner;
+use super::numbers::{self, Number, Numbers};
 use super::pool::Session;
 use super::reader;
 use super::rows::{self, Digest32, Id, signed, unsigned};
@@ -37,12 +39,24 @@ use crate::feed::{self, Change, Follower, Kind, Position, Registration, Scope, S
 use crate::types::BoxFuture;
 
 /// Rows that are asked for at once, in the order of their ids. More changes than that take several polls.
-const PAGE_ROWS: usize = 1000;
+pub(super) const PAGE_ROWS: usize = 1000;
+/// On Citus a look takes several journeys to each node, so a follower rests between two.
+const REST: Duration = Duration::from_millis(50);
+/// Chains that a follower remembers to have announced before they had their number.
+const LATE_MAX: usize = 10_000;
 
-/// The followers of this node, and whether there is a task that polls for them.
 /// Up to where changes were seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    Transactions(Transactions),
+    /// On Citus.
+    Numbers(Numbers),
+    /// On Citus, of one chain.
+    Head(Head),
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Seen {
+pub(super) struct Transactions {
     /// The highest transaction that had changed a chain.
     changed: u64,
     /// Transactions below it that were in progress.
@@ -53,23 +67,31 @@ struct Seen {
 
 /// How far a follower has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Progress {
+pub(super) struct Progress {
     /// Which database cluster the ids of transactions are from; a dump that is restored has others.
     cluster: u64,
     /// Nothing at the beginning.
-    base: Option<Seen>,
+    pub(super) base: Option<Seen>,
     /// How far a scan of more rows than a page has got, and the base when it is done.
-    scan: Option<(Seen, Id)>,
+    pub(super) scan: Option<(Seen, Id)>,
 }
 
-/// What one statement has found.
-struct Page {
-    cluster: u64,
-    /// At the statement's moment.
-    seen: Seen,
+/// What one look has found.
+pub(super) struct Page {
+    pub(super) cluster: u64,
+    /// At the moment of the look.
+    pub(super) seen: Seen,
     /// Whether the base is part of this database's past.
-    known: bool,
-    rows: VecDeque<(Id, Change)>,
+    pub(super) known: bool,
+    pub(super) rows: VecDeque<Found>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) id: Id,
+    pub(super) change: Change,
+    /// The next look finds it as well, if nothing more has changed.
+    pub(super) is_late: bool,
 }
 
 /// Begins to follow.
@@ -79,16 +101,18 @@ pub(super) async fn follow(
     scope: Scope,
     start: Start,
 ) -> Result<Follower, StoreError> {
-    if inner.distributed {
+    if inner.distributed && !inner.read(|session| Box::pin(numbers::is_there(session))).await? {
         return Err(StoreError::Refused(
-            "cannot follow a store that is distributed by Citus: its nodes number their transactions separately".into(),
+            "the database has no counters for followers, or those of another version: run `sealog migrate --citus` as the owner".into(),
         ));
     }
     // Before the first poll, so that nothing falls between that and the first wait.
     let registration = inner.feed.register(scope);
     let progress = match &start {
         Start::Beginning => Progress::default(),
-        Start::After(position) => Progress::parse(position, &scope, inner.store_id)?,
+        Start::After(position) => {
+            Progress::parse(position, &scope, inner.store_id)?.on_this_store(inner.distributed)
+        }
         Start::Now => {
             let page = poll_changes(&inner, scope, Progress::default(), 0).await?;
             Progress { cluster: page.cluster, base: Some(page.seen), scan: None }
@@ -103,6 +127,8 @@ pub(super) async fn follow(
         progress,
         rows: VecDeque::new(),
         is_last: true,
+        late: HashMap::new(),
+        rests_until: None,
         barrier: Barrier::Ahead,
         registration,
     }))
@@ -116,8 +142,11 @@ struct PostgresFollower {
     scope: Scope,
     progress: Progress,
     /// The rest of a page, and whether there is none behind it.
-    rows: VecDeque<(Id, Change)>,
+    rows: VecDeque<Found>,
     is_last: bool,
+    /// What was announced and will be found once more.
+    late: HashMap<Id, Head>,
+    rests_until: Option<Instant>,
     barrier: Barrier,
     registration: Registration<Watched>,
 }
@@ -143,8 +172,10 @@ impl Source for PostgresFollower {
         })
     }
 
+    /// Whoever wants to know at once does not wait for a rest.
     fn set_barrier(&mut self) {
         self.barrier = Barrier::Ahead;
+        self.rests_until = None;
     }
 
     fn next_before_barrier(
@@ -174,16 +205,34 @@ impl PostgresFollower {
         while self.rows.is_empty() {
             let begins = self.progress.scan.is_none();
             let (inner, scope, progress) = (Arc::clone(&self.inner), self.scope, self.progress.clone());
+            let rests_until = self.rests_until.filter(|_| begins);
             let (answer, answered) = oneshot::channel();
             self.runtime.spawn(async move {
+                if let Some(until) = rests_until {
+                    tokio::time::sleep_until(until.into()).await;
+                }
                 let _ = answer.send(poll_changes(&inner, scope, progress, PAGE_ROWS).await);
             });
             let page = answered.await.unwrap_or(Err(StoreError::Closing))?;
+            self.rests_until = self.inner.distributed.then(|| Instant::now() + REST);
             self.is_last = page.rows.len() < PAGE_ROWS;
+            let last = page.rows.back().map(|found| found.id);
             self.rows = self.progress.take(page);
-            if self.progress.scan.is_none() {
+            let late = &mut self.late;
+            self.rows.retain(|found| {
+                let is_heard = late.get(&found.id).is_some_and(|head| *head == found.change.head);
+                if is_heard && !found.is_late {
+                    late.remove(&found.id);
+                }
+                !is_heard
+            });
+            let Some((_, at)) = &mut self.progress.scan else {
                 // The database has gone back: the next scan is of everything.
+                self.late.clear();
                 continue;
+            };
+            if let (Some(last), true) = (last, self.rows.is_empty()) {
+                *at = last;
             }
             if begins && self.barrier == Barrier::Ahead {
                 self.barrier = Barrier::InScan;
@@ -198,13 +247,22 @@ impl PostgresFollower {
 
     fn take(&mut self, limit: usize) -> Vec<Change> {
         let taken: Vec<_> = self.rows.drain(..limit.min(self.rows.len())).collect();
-        if let (Some((_, at)), Some((id, _))) = (&mut self.progress.scan, taken.last()) {
-            *at = *id;
+        if let (Some((_, at)), Some(found)) = (&mut self.progress.scan, taken.last()) {
+            *at = found.id;
         }
         if self.rows.is_empty() && self.is_last {
             self.finish();
         }
-        taken.into_iter().map(|(_, change)| change).collect()
+        if self.late.len() > LATE_MAX {
+            self.late.clear();
+        }
+        for found in &taken {
+            match found.is_late {
+                true => drop(self.late.insert(found.id, found.change.head)),
+                false => drop(self.late.remove(&found.id)),
+            }
+        }
+        taken.into_iter().map(|found| found.change).collect()
     }
 
     /// A scan has come to its end.
@@ -223,6 +281,9 @@ async fn poll_changes(
     progress: Progress,
     limit: usize,
 ) -> Result<Page, StoreError> {
+    if inner.distributed {
+        return numbers::poll(inner, scope, &progress, limit).await;
+    }
     let page = inner.read(move |session| Box::pin(page(session, scope, progress, limit))).await?;
     page.ok_or_else(|| damaged("the row of a chain"))
 }
@@ -235,7 +296,11 @@ async fn page(
     progress: Progress,
     limit: usize,
 ) -> Result<Option<Page>, Error> {
-    let condition = match (&progress.base, scope) {
+    let base = match &progress.base {
+        Some(Seen::Transactions(base)) => Some(base),
+        _ => None,
+    };
+    let condition = match (base, scope) {
         (_, Scope::Chain(_)) | (None, _) => "$9::bigint[] IS NOT NULL",
         (Some(_), _) => "(changed_group >= $1::bigint >> 8 OR changed_group = ANY ($9))",
     };
@@ -268,12 +333,11 @@ async fn page(
                AND ($3::uuid IS NULL OR chain_id > $3)
              ORDER BY chain_id LIMIT $8) AS found ON true"
     );
-    let sql = match progress.base {
+    let sql = match base {
         // By the primary key, a page after the other.
         None => sql.replace("AS MATERIALIZED", "AS NOT MATERIALIZED"),
         Some(_) => sql,
     };
-    let base = progress.base.as_ref();
     let changed = base.map(|base| signed(base.changed));
     let in_progress: Vec<i64> =
         base.map_or(Vec::new(), |base| base.in_progress.iter().map(|xid| signed(*xid)).collect());
@@ -321,7 +385,7 @@ impl Page {
         let top: Option<&str> = first.get("top_changed");
         let changed = top.map_or(Some(0), |top| top.parse().ok())?;
         let hash = first.get::<_, Option<&[u8]>>("top_hash").and_then(rows::hash);
-        let seen = Seen {
+        let seen = Transactions {
             changed,
             in_progress: in_progress(first.get("snapshot"), changed)?,
             witness: hash.and_then(|hash| {
@@ -332,11 +396,11 @@ impl Page {
         let known = first.get::<_, bool>("known") && (cluster_before == 0 || cluster_before == cluster);
         let row = |row: &Row| {
             let change = Change { chain: reader::chain(row)?, head: head(row)? };
-            Some((row.get::<_, Id>("chain_id"), change))
+            Some(Found { id: row.get("chain_id"), change, is_late: false })
         };
         let has_row = |row: &&Row| row.get::<_, Option<Id>>("chain_id").is_some();
         let rows = found.iter().filter(has_row).map(row).collect::<Option<VecDeque<_>>>()?;
-        Some(Page { cluster, seen, known, rows })
+        Some(Page { cluster, seen: Seen::Transactions(seen), known, rows })
     }
 }
 
@@ -354,7 +418,7 @@ fn in_progress(snapshot: &str, below: u64) -> Option<Vec<u64>> {
 
 impl Progress {
     /// Takes over what a poll has found: rows to announce, none if the scan has to begin again.
-    fn take(&mut self, page: Page) -> VecDeque<(Id, Change)> {
+    fn take(&mut self, page: Page) -> VecDeque<Found> {
         let cluster = std::mem::replace(&mut self.cluster, page.cluster);
         let began_elsewhere = cluster != 0 && cluster != page.cluster;
         if !page.known && (self.base.is_some() || began_elsewhere) {
@@ -369,6 +433,15 @@ impl Progress {
         let from = self.scan.take();
         self.scan = Some(from.unwrap_or((page.seen, Id([0; 16]))));
         page.rows
+    }
+
+    /// What is known if the position is from before or after the database was distributed: nothing.
+    fn on_this_store(self, distributed: bool) -> Progress {
+        let mut all = self.base.iter().chain(self.scan.as_ref().map(|(seen, _)| seen));
+        match all.all(|seen| matches!(seen, Seen::Transactions(_)) != distributed) {
+            true => self,
+            false => Progress::default(),
+        }
     }
 
     /// A scan has come to its end.
@@ -404,7 +477,27 @@ impl Progress {
 }
 
 fn put_seen(seen: Option<&Seen>, out: &mut Vec<u8>) {
-    let Some(Seen { changed, in_progress, witness }) = seen else { return out.push(0) };
+    let Transactions { changed, in_progress, witness } = match seen {
+        None => return out.push(0),
+        Some(Seen::Transactions(transactions)) => transactions,
+        Some(Seen::Numbers(numbers)) => {
+            out.push(3);
+            out.extend_from_slice(&(numbers.len() as u64).to_le_bytes());
+            for (bucket, Number { life, number }) in numbers {
+                out.extend_from_slice(&bucket.to_le_bytes());
+                out.extend_from_slice(life);
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            return;
+        }
+        Some(Seen::Head(head)) => {
+            out.push(4);
+            out.extend_from_slice(&head.chain_seq.to_le_bytes());
+            out.extend_from_slice(&Id::of_ulid(head.log_id).0);
+            out.extend_from_slice(&head.hash.0);
+            return;
+        }
+    };
     out.push(if witness.is_some() { 2 } else { 1 });
     out.extend_from_slice(&changed.to_le_bytes());
     if let Some((id, seq, hash)) = witness {
@@ -436,7 +529,20 @@ impl Take<'_> {
         if tag == 0 {
             return Some(None);
         }
+        if tag == 3 {
+            let count = self.u64()?;
+            let number = |take: &mut Self| {
+                let bucket = u16::from_le_bytes(take.array()?);
+                Some((bucket, Number { life: take.array()?, number: take.u64()? }))
+            };
+            let numbers = (0..count).map(|_| number(self)).collect::<Option<_>>()?;
+            return Some(Some(Seen::Numbers(numbers)));
+        }
         let changed = self.u64()?;
+        if tag == 4 {
+            let (log_id, hash) = (Id(self.array()?).ulid(), Hash(self.array()?));
+            return Some(Some(Seen::Head(Head { chain_seq: changed, log_id, hash })));
+        }
         let witness = match tag {
             1 => None,
             2 => Some((Id(self.array()?), self.u64()?, Digest32(self.array()?))),
@@ -444,7 +550,7 @@ impl Take<'_> {
         };
         let count = self.u64()?;
         let in_progress = (0..count).map(|_| self.u64()).collect::<Option<_>>()?;
-        Some(Some(Seen { changed, in_progress, witness }))
+        Some(Some(Seen::Transactions(Transactions { changed, in_progress, witness })))
     }
 }
 
@@ -476,6 +582,10 @@ async fn watch_changes(inner: &Inner, watch: &Arc<()>) {
         if let Err(error) = watch_once(inner, &mut progress).await {
             tracing::debug!(%error, "failed to poll for changes; retrying");
             progress = None;
+            if inner.distributed {
+                // A node may be gone that has none of the chains that somebody follows.
+                inner.feed.registry().wake_all();
+            }
         }
         tokio::time::sleep(inner.options.poll).await;
     }
@@ -497,10 +607,10 @@ async fn watch_once(inner: &Inner, progress: &mut Option<Progress>) -> Result<()
         }
         let is_last = page.rows.len() < PAGE_ROWS;
         let rows = known.take(page);
-        if let (Some((_, at)), Some((id, _))) = (&mut known.scan, rows.back()) {
-            *at = *id;
+        if let (Some((_, at)), Some(found)) = (&mut known.scan, rows.back()) {
+            *at = found.id;
         }
-        let chains: Vec<ChainId> = rows.iter().map(|(_, change)| change.chain).collect();
+        let chains: Vec<ChainId> = rows.iter().map(|found| found.change.chain).collect();
         inner.feed.registry().wake(chains.into_iter());
         if is_last {
             known.finish();
@@ -511,6 +621,8 @@ async fn watch_once(inner: &Inner, progress: &mut Option<Progress>) -> Result<()
 
 #[cfg(test)]
 mod tests {
+    use sealog_core::id::Ulid;
+
     use super::*;
 
     #[test]
@@ -523,19 +635,31 @@ mod tests {
 
     #[test]
     fn progress_reads_back_from_its_position_and_another_stores_is_refused() {
-        let seen = |changed, witness| Seen { changed, in_progress: vec![7, 9], witness };
+        let seen =
+            |changed, witness| Seen::Transactions(Transactions { changed, in_progress: vec![7, 9], witness });
+        let number = |number| Number { life: [number; 16], number: number.into() };
+        let numbers = Seen::Numbers([(1, number(0)), (2, number(7))].into());
+        let head = Seen::Head(Head { chain_seq: 9, log_id: Ulid(7), hash: Hash([2; 32]) });
         let witness = Some((Id([3; 16]), 12, Digest32([4; 32])));
         let all = [
             Progress::default(),
             Progress { cluster: 5, base: Some(seen(10, witness)), scan: None },
             Progress { cluster: 5, base: None, scan: Some((seen(11, None), Id([8; 16]))) },
             Progress { cluster: 5, base: Some(seen(10, None)), scan: Some((seen(11, witness), Id([8; 16]))) },
+            Progress { cluster: 0, base: Some(numbers.clone()), scan: Some((numbers, Id([8; 16]))) },
+            Progress { cluster: 0, base: Some(head.clone()), scan: None },
         ];
         for progress in all {
             let position = progress.position(&Scope::Everything, [1; 16]);
             assert_eq!(Progress::parse(&position, &Scope::Everything, [1; 16]), Ok(progress));
             assert_eq!(Progress::parse(&position, &Scope::Everything, [2; 16]), Err(feed::foreign()));
         }
+        // What Citus has put there says nothing once the tables are not distributed, and the other way round.
+        let position = |base| Progress { cluster: 5, base: Some(base), scan: None };
+        assert_eq!(position(head.clone()).on_this_store(true), position(head.clone()));
+        assert_eq!(position(head).on_this_store(false), Progress::default());
+        assert_eq!(position(seen(10, None)).on_this_store(false), position(seen(10, None)));
+        assert_eq!(position(seen(10, None)).on_this_store(true), Progress::default());
         let short = Position::new(Kind::Postgres, &Scope::Everything, &[1; 20]);
         assert_eq!(Progress::parse(&short, &Scope::Everything, [1; 16]), Err(feed::malformed()));
     }

@@ -160,12 +160,7 @@ async fn grant(session: &Session, schema: &Schema) -> Result<(), OpenError> {
     if !may_migrate(session, schema).await? {
         return Ok(());
     }
-    let sql = "SELECT DISTINCT quote_ident(pg_get_userbyid(acl.grantee)) FROM pg_class c
-                   JOIN pg_namespace n ON n.oid = c.relnamespace, aclexplode(c.relacl) acl
-               WHERE n.nspname = 'sealog' AND c.relname = 'events' AND acl.privilege_type = 'INSERT'
-                   AND acl.grantee <> 0 AND acl.grantee <> c.relowner";
-    for row in session.client.query_typed(sql, &[]).await.map_err(failed)? {
-        let role: String = row.get(0);
+    for role in node_roles(session).await? {
         let granted = session.client.batch_execute(&schema.rights.replace(NODE, &role)).await;
         granted.map_err(|error| {
             let cause = super::error::explain(&error);
@@ -176,6 +171,15 @@ async fn grant(session: &Session, schema: &Schema) -> Result<(), OpenError> {
         })?;
     }
     Ok(())
+}
+
+/// Roles that can add events and do not own the tables, as SQL names them.
+pub(super) async fn node_roles(session: &Session) -> Result<Vec<String>, OpenError> {
+    let sql = "SELECT DISTINCT quote_ident(pg_get_userbyid(acl.grantee)) FROM pg_class c
+                   JOIN pg_namespace n ON n.oid = c.relnamespace, aclexplode(c.relacl) acl
+               WHERE n.nspname = 'sealog' AND c.relname = 'events' AND acl.privilege_type = 'INSERT'
+                   AND acl.grantee <> 0 AND acl.grantee <> c.relowner";
+    Ok(session.client.query_typed(sql, &[]).await.map_err(failed)?.iter().map(|row| row.get(0)).collect())
 }
 
 /// Begins a transaction that has the lock. It is not ended by anyone but whoever drops the session.

@@ -20,6 +20,7 @@ mod look;
 mod loss;
 mod mark;
 mod migrate;
+mod numbers;
 mod options;
 mod pool;
 mod queue;

@@ -117,6 +117,13 @@ impl Routes {
         (!avoided).then(|| Arc::clone(worker))
     }
 
+    /// The lowest hash of the shard of a chain.
+    pub(super) fn shard(&self, chain: Id) -> Option<i32> {
+        let (known, hash) = (lock(&self.known), hash(chain));
+        let behind = known.shards.partition_point(|(first, _)| *first <= hash);
+        known.shards.get(behind.checked_sub(1)?).map(|(first, _)| *first)
+    }
+
     /// Asks where the shards are. Connections to nodes that still have some are kept.
     pub(super) async fn ask(&self, session: &Session) -> Result<(), Error> {
         let rows = session.query(SHARDS, &[], &[]).await?;
@@ -151,7 +158,7 @@ impl Routes {
 
 /// PostgreSQL's `uuid_hash`, by which Citus places rows: Jenkins's hash of 16 bytes, on a server that counts
 /// from the lowest byte.
-fn hash(id: Id) -> i32 {
+pub(super) fn hash(id: Id) -> i32 {
     let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| id.0[4 * at + byte]));
     let start = 0x9e37_79b9_u32.wrapping_add(16).wrapping_add(3_923_095);
     let [mut a, mut b, mut c] = [0, 1, 2].map(|at| start.wrapping_add(word(at)));

@@ -293,12 +293,7 @@ fn append_types() -> Vec<Type> {
     types
 }
 
-/// Whether there is a function that this program calls.
-pub(super) fn has_append_function() -> String {
-    format!("SELECT to_regprocedure('sealog.append_group({})') IS NOT NULL", append_arguments())
-}
-
-fn append_arguments() -> String {
+pub(super) fn append_arguments() -> String {
     let types = append_types();
     types.iter().map(Type::name).chain(["bool"]).collect::<Vec<_>>().join(", ")
 }
@@ -308,6 +303,15 @@ fn append_arguments() -> String {
 /// the chain is, whichever node the call reaches; so the clock and the settings are those of that node. It
 /// has the rights of its caller, and stores what it is given: nothing is computed here that is hashed.
 pub(super) fn append_function() -> String {
+    format!(
+        "CREATE OR REPLACE FUNCTION sealog.append_group({}) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $${}$$",
+        append_arguments(),
+        append_body()
+    )
+}
+
+pub(super) fn append_body() -> String {
     let first = at_once_types().len() + 1;
     let (events, keys) = (array_types().len(), KEY_TYPES.len());
     let (month, first_key) = (first + events, first + events + 2);
@@ -317,8 +321,7 @@ pub(super) fn append_function() -> String {
     };
     let off = SETTINGS.map(|setting| format!("current_setting('{setting}') = 'off'")).join(" OR ");
     format!(
-        "CREATE OR REPLACE FUNCTION sealog.append_group({arguments}) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+        "
 DECLARE
     last record;
 BEGIN
@@ -346,8 +349,7 @@ BEGIN
     END IF;
     RETURN last.now_ms;
 END
-$$",
-        arguments = append_arguments(),
+",
         move_head = move_head(true),
         columns = columns(),
         one_event = first_of(first, events),
@@ -456,14 +458,15 @@ fn head_text(distributed: bool) -> Text {
     Text { sql: set_head(2, distributed), types }
 }
 
-/// For the feed. Not where the tables are distributed: each node of a cluster numbers its transactions by
-/// itself.
+/// For the feed.
 const CHANGED: &str =
     ", changed = pg_current_xact_id(), changed_group = pg_current_xact_id()::text::bigint >> 8";
+/// The same on Citus, whose nodes number their transactions apart: followers give the number.
+const CHANGED_ON_CITUS: &str = ", changed_group = 0";
 
 fn set_head(first: usize, distributed: bool) -> String {
     let [seq, log_id, hash, before] = std::array::from_fn(|at| first + at);
-    let changed = if distributed { "" } else { CHANGED };
+    let changed = if distributed { CHANGED_ON_CITUS } else { CHANGED };
     format!(
         "UPDATE sealog.chains SET chain_seq = ${seq}, log_id = ${log_id}, hash = ${hash}{changed} WHERE chain_id = $1 AND chain_seq = ${before}"
     )

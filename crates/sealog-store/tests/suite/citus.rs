@@ -1,16 +1,19 @@
 //! What only a Citus cluster can show: which node an append goes to, and what a lost worker or a moved shard
 //! does to the chains. The argument is in `docs/adr/0038-straight-to-the-worker.md`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode, Ulid};
 use sealog_core::query::Filter;
-use sealog_store::StoreError;
+use sealog_store::feed::{Follower, Position, Scope, Start};
 use sealog_store::postgres::{
     DISTRIBUTED_TABLES, Distribution, Options, PostgresStore, Time, distribute, migrate,
 };
+use sealog_store::{Store, StoreError};
+use sealog_testing::feed::{Heads, assert_hears, assert_quiet, heads};
 use sealog_testing::postgres::{Cluster, Database};
 use sealog_testing::*;
 
@@ -329,4 +332,269 @@ fn shards_of_citus_that_move_under_load_are_followed_and_nothing_is_lost_or_twic
         }
     }
     println!("moves={moves} acked={} lost=0 duplicated=0", check(&stores[0], ledger));
+}
+
+// ---- The feed -------------------------------------------------------------------------------------------
+// The argument is in `docs/adr/0040-a-feed-on-citus.md`.
+
+fn follow(store: &dyn Store, start: Start) -> Follower {
+    wait(store.follow(Scope::Everything, start)).unwrap()
+}
+
+fn after(position: &Position) -> Start {
+    Start::After(Position::parse(&position.to_string()).unwrap())
+}
+
+fn head(store: &dyn Store, chain: ChainId) -> Head {
+    wait(store.head(chain)).unwrap().durable
+}
+
+fn only(store: &dyn Store, chain: ChainId) -> Heads {
+    Heads::from([(chain, head(store, chain))])
+}
+
+/// Follows until `enough` and until all that is there was heard, over errors, and now and then begins again
+/// where it was some time ago, with what it knew then. What it has heard, and how often it was given an
+/// error.
+fn keep_following(store: &dyn Store, seed: u64, enough: &AtomicBool) -> (Heads, u32) {
+    let mut dice = Dice::new(seed);
+    let (mut known, mut follower, mut errors) = (Heads::new(), follow(store, Start::Beginning), 0);
+    let mut kept = (follower.position(), known.clone());
+    let mut patience = std::time::Instant::now() + PATIENCE;
+    loop {
+        let is_over = enough.load(Ordering::SeqCst);
+        if is_over && known == heads(store) {
+            return (known, errors);
+        }
+        if !is_over {
+            patience = std::time::Instant::now() + PATIENCE;
+        }
+        assert!(std::time::Instant::now() < patience, "left out: {known:?} of {:?}", heads(store));
+        let until = std::time::Instant::now() + std::time::Duration::from_millis(100);
+        match wait_until(follower.next(3), Some(until)) {
+            None => {}
+            Some(Err(StoreError::Closing)) => panic!("the store is open"),
+            Some(Err(_)) => {
+                errors += 1;
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            Some(Ok(batch)) => {
+                for change in &batch.changes {
+                    let before = known.insert(change.chain, change.head);
+                    let before = before.map_or(0, |before| before.chain_seq);
+                    assert!(before <= change.head.chain_seq, "{} goes back", change.chain);
+                }
+                if dice.chance(4) {
+                    kept = (batch.position, known.clone());
+                }
+                if dice.chance(20)
+                    && let Ok(again) = wait(store.follow(Scope::Everything, after(&kept.0)))
+                {
+                    (known, follower) = (kept.1.clone(), again);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn followers_of_citus_miss_nothing_while_shards_move_a_worker_is_killed_and_the_cluster_is_rebalanced() {
+    let (_alone, database) = (alone(), citus_database());
+    let stores = [node(&database), node(&database)];
+    for chain in chains() {
+        append(&stores[0], chain, vec![login("first")]);
+    }
+    let (ledger, enough) = (Ledger::default(), AtomicBool::new(false));
+    let shards =
+        database.sql("SELECT shardid FROM pg_dist_shard WHERE logicalrelid = 'sealog.chains'::regclass");
+    let heard = std::thread::scope(|scope| {
+        hammer(scope, &stores[0], "a", (&ledger, &enough));
+        hammer(scope, &stores[1], "b", (&ledger, &enough));
+        let _enough = AtTheEnd(|| enough.store(true, Ordering::SeqCst));
+        let enough = &enough;
+        let followers: Vec<_> = stores
+            .iter()
+            .zip(1..)
+            .map(|(store, seed)| scope.spawn(move || keep_following(store, seed, enough)))
+            .collect();
+        let grows = || {
+            let before = ledger.lock().unwrap().len();
+            eventually("events are acknowledged", || ledger.lock().unwrap().len() > before + 40);
+        };
+        for (shard, dead) in shards.lines().zip([0, 1]) {
+            grows();
+            let from = database
+                .sql(&format!("SELECT nodeport FROM pg_dist_shard_placement WHERE shardid = {shard}"));
+            let to = database.workers().iter().find(|worker| worker.port.to_string() != from).unwrap().port;
+            database.sql(&format!(
+                "SELECT citus_move_shard_placement({shard}, '127.0.0.1', {from}, '127.0.0.1', {to}, 'force_logical')"
+            ));
+            grows();
+            database.workers()[dead].kill_9();
+            grows();
+            database.workers()[dead].restart();
+            grows();
+        }
+        database.sql("SELECT rebalance_table_shards('sealog.chains', threshold => 0, shard_transfer_mode => 'force_logical')");
+        grows();
+        enough.store(true, Ordering::SeqCst);
+        followers.into_iter().map(|follower| follower.join().unwrap()).collect::<Vec<_>>()
+    });
+    let there = heads(&stores[0]);
+    assert_eq!(there.len(), chains().len());
+    let errors: Vec<u32> = heard.iter().map(|(_, errors)| *errors).collect();
+    assert!(heard.iter().all(|(known, _)| *known == there), "{heard:?}");
+    println!(
+        "moves=2 kills=2 rebalanced acked={} left out=0 errors of followers={errors:?}",
+        check(&stores[0], ledger)
+    );
+}
+
+#[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn on_citus_a_follower_hears_of_numbers_that_a_failover_took_back_and_that_were_given_again() {
+    let database = citus_database();
+    let store = node(&database);
+    for chain in chains() {
+        append(&store, chain, vec![login("a")]);
+    }
+    let shard = |chain: ChainId| {
+        database.sql(&format!(
+            "SELECT get_shard_id_for_distribution_column('sealog.chains', chain_id) FROM sealog.chains {}",
+            row_of(chain)
+        ))
+    };
+    // Of eight chains on four shards, two are on one.
+    let mut first_of = BTreeMap::new();
+    let two = chains().into_iter().find_map(|chain| Some((first_of.insert(shard(chain), chain)?, chain)));
+    let (lost, other) = two.unwrap();
+    let mut follower = follow(&store, Start::Beginning);
+    assert_hears(&mut follower, 100, &heads(&store));
+    let of_both = follower.position();
+    let counters = database.sql("SELECT chain_id, number, lives, begins FROM sealog.feed");
+    for _ in 0..3 {
+        append(&store, lost, vec![login("b")]);
+        assert_hears(&mut follower, 100, &only(&store, lost));
+    }
+    let behind = follower.position();
+    drop(follower);
+    // As on a standby that had none of the last numbers: it is another process of PostgreSQL.
+    for counter in counters.lines() {
+        let [id, number, lives, begins] = counter.split('|').collect::<Vec<_>>()[..] else {
+            panic!("{counter}")
+        };
+        database.sql(&format!(
+            "UPDATE sealog.feed SET number = {number}, lives = '{lives}', begins = '{begins}', server = 'the primary' WHERE chain_id = '{id}'"
+        ));
+    }
+    // More numbers than were taken back, for another chain.
+    let mut goes_on = follow(&store, after(&of_both));
+    for _ in 0..5 {
+        append(&store, other, vec![login("c")]);
+        while !heard_by_barrier(&mut goes_on).contains_key(&other) {}
+    }
+    // This position has a number that was given again. What was announced under it is not known any more.
+    let mut again = follow(&store, after(&behind));
+    let of_shard: Heads =
+        heads(&store).into_iter().filter(|(chain, _)| shard(*chain) == shard(lost)).collect();
+    assert_eq!(heard_by_barrier(&mut again), of_shard);
+    assert_quiet(&mut follow(&store, after(&again.position())));
+}
+
+/// What is announced up to a barrier.
+fn heard_by_barrier(follower: &mut Follower) -> Heads {
+    let mut heard = Heads::new();
+    let mut catching_up = follower.catch_up();
+    while let Some(batch) = soon(catching_up.next(3)).unwrap() {
+        heard.extend(batch.changes.into_iter().map(|change| (change.chain, change.head)));
+    }
+    heard
+}
+
+fn row_of(chain: ChainId) -> String {
+    let (tenant, project, mode) = (chain.tenant_id, chain.project_id, chain.mode.as_str());
+    format!("WHERE tenant_id = '{tenant}' AND project_id = '{project}' AND mode = '{mode}'")
+}
+
+/// A number waits for no append, nor an append for a number.
+#[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn on_citus_a_row_that_is_held_for_long_holds_up_neither_its_last_change_nor_other_chains() {
+    let database = citus_database();
+    let store = node(&database);
+    for chain in chains() {
+        append(&store, chain, vec![login("a")]);
+    }
+    let mut follower = follow(&store, Start::Beginning);
+    assert_hears(&mut follower, 100, &heads(&store));
+    let before = follower.position();
+    drop(follower);
+    // Durable, and of no number yet: nobody follows.
+    let held_chain = chains()[0];
+    append(&store, held_chain, vec![login("b")]);
+    let id = database.sql(&format!("SELECT chain_id FROM sealog.chains {}", row_of(held_chain)));
+    let held = database.hold(&format!("SELECT FROM sealog.chains WHERE chain_id = '{id}' FOR UPDATE"));
+    let mut positions = vec![before];
+    let mut follower = follow(&store, after(&positions[0]));
+    assert_hears(&mut follower, 100, &only(&store, held_chain));
+    positions.push(follower.position());
+    for other in &chains()[1..] {
+        append(&store, *other, vec![login("c")]);
+        assert_hears(&mut follower, 100, &only(&store, *other));
+    }
+    let before_release = head(&store, held_chain);
+    held.release();
+    assert_quiet(&mut follower);
+    append(&store, held_chain, vec![login("d")]);
+    assert_ne!(head(&store, held_chain), before_release);
+    assert_hears(&mut follower, 100, &only(&store, held_chain));
+    for position in positions {
+        assert_eq!(heard_by_barrier(&mut follow(&store, after(&position))), heads(&store));
+    }
+    assert_quiet(&mut follow(&store, after(&follower.position())));
+}
+
+#[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn on_citus_the_function_of_another_version_is_not_called_and_a_follower_misses_nothing() {
+    let database = citus_database();
+    for node in std::iter::once(database.coordinator()).chain(database.workers()) {
+        node.sql(&database.name, "UPDATE pg_proc SET prosrc = replace(prosrc, ', changed_group = 0', '') WHERE proname = 'append_group'");
+    }
+    let store = node(&database);
+    append(&store, live(), vec![login("a")]);
+    let mut follower = follow(&store, Start::Now);
+    for _ in 0..3 {
+        append(&store, live(), vec![login("b")]);
+        assert_hears(&mut follower, 100, &only(&store, live()));
+    }
+}
+
+#[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn on_citus_a_position_from_before_the_tables_were_distributed_announces_every_chain() {
+    let database = Database::on_citus();
+    migrate(&database.url()).unwrap();
+    let store = node(&database);
+    for chain in chains() {
+        append(&store, chain, vec![login("a")]);
+    }
+    let mut follower = follow(&store, Start::Beginning);
+    assert_hears(&mut follower, 100, &heads(&store));
+    let position = follower.position();
+    drop((follower, store));
+    distribute(&database.url(), |_| {}).unwrap();
+    let store = node(&database);
+    let mut follower = follow(&store, after(&position));
+    assert_hears(&mut follower, 100, &heads(&store));
+    // What was there is no news for who begins now.
+    assert_quiet(&mut follow(&store, Start::Now));
+    append(&store, chains()[1], vec![login("b")]);
+    assert_hears(&mut follower, 100, &only(&store, chains()[1]));
+    drop((follower, store));
+    database.sql("DROP FUNCTION sealog.number_changes");
+    let store = node(&database);
+    let refused = wait(store.follow(Scope::Everything, Start::Now)).unwrap_err();
+    assert!(refused.to_string().contains("sealog migrate --citus"), "{refused}");
 }

@@ -108,6 +108,34 @@ fn a_copy_of_a_database_follows_says_how_far_it_is_and_a_server_goes_on_from_it(
 }
 
 #[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn on_citus_a_server_is_followed_by_a_copy_that_verifies() {
+    let (stage, database) = (Stage::new(), Database::on_citus());
+    for more in [&[][..], &["--citus"]] {
+        let output =
+            sealog().arg("migrate").args(more).env("SEALOG_STORE", database.url()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let server = serve(&database.url(), &stage.data());
+    let key = first_key(&stage.data());
+    let load = Load::start(&server, &key);
+    let (status, copy) = (stage.path("status.json"), stage.path("copy"));
+    let mut follower = following(&database.url(), &copy);
+    follower.arg("--status").arg(&status).stderr(Stdio::null());
+    let follower = Follower::start(follower);
+    assert_follows(&status, &load);
+    load.stop();
+    server.await_drained();
+    server.stop();
+    drop(follower);
+    let (code, _, error) = once(&database.url(), &copy);
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(heads(&copy), heads_of(&database.url()));
+    let output = sealog().args(["verify", "--data"]).arg(&copy).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn kill_9_of_a_copy_of_a_database_at_random_moments_loses_nothing_and_doubles_nothing() {
     let stage = Stage::new();
     let (database, copy) = (cluster().database(), stage.path("copy"));
