@@ -15,8 +15,8 @@ use sealog_store::feed::{BATCH_CHANGES_MAX, Change, Follower, Position, Scope, S
 use sealog_store::{Range, StoreError};
 
 use super::edge::{Edge, Grown};
-use super::tables::{self, Builder};
-use super::{Pass, Stopped, Trees};
+use super::tables::{self, Builder, Kept};
+use super::{Inner, Pass, Stopped, Trees};
 use crate::log::salt_keys::RootKeys;
 
 /// A pass with so many events is followed by the next one at once.
@@ -60,7 +60,7 @@ impl Trees {
     async fn pass_now(&self) -> Result<Pass, StoreError> {
         // Before the barrier: what was acknowledged until then is durable.
         let at_ms = self.inner.world.now_ms();
-        let Some(seen) = self.on_builder(|inner| inner.begin()).await? else {
+        let Some(seen) = self.on_builder(Inner::begin).await? else {
             return Ok(Pass::Elsewhere);
         };
         self.count_lag().await?;
@@ -123,7 +123,7 @@ impl Trees {
             })
             .await?;
         for (chain, head) in heads {
-            let edge = kept.remove(&chain).map_or_else(|| Edge::new(chain), |kept| kept.edge());
+            let edge = kept.remove(&chain).map_or_else(|| Edge::new(chain), Kept::edge);
             if edge.stopped.is_none() && (edge.size(), edge.hash) == (head.chain_seq, head.hash) {
                 continue;
             }

@@ -10,7 +10,7 @@ use sealog_store::pool::Payer;
 use sealog_trust::merkle::{Node, Plan, ProofError, root_of};
 use sealog_trust::tile::{Content, Tile};
 
-use super::tables::{self, places};
+use super::tables::{self, Kept, places};
 use super::{ChangedHeads, Cursor, Inner, TreeError, TreeHead, Trees};
 
 /// Nodes of one read. A range proof, the largest, has fewer.
@@ -49,7 +49,7 @@ impl Trees {
     pub async fn head(&self, chain: ChainId) -> Result<Option<TreeHead>, TreeError> {
         self.on_reader(chain.into(), move |inner| {
             let found = inner.database.read(|db| tables::find(db, &[chain]))?;
-            Ok(found.into_values().next().map(|kept| kept.head()))
+            Ok(found.into_values().next().map(Kept::head))
         })
         .await
     }
@@ -77,7 +77,7 @@ impl Trees {
                 number: last.number,
             });
             let more = kept.len() == limit;
-            Ok(ChangedHeads { heads: kept.into_iter().map(|kept| kept.head()).collect(), next, more })
+            Ok(ChangedHeads { heads: kept.into_iter().map(Kept::head).collect(), next, more })
         })
         .await
     }
@@ -87,7 +87,7 @@ impl Trees {
         let limit = limit.clamp(1, HEADS_MAX);
         self.on_reader(Payer::Operator, move |inner| {
             let kept = inner.database.read(|db| tables::stopped(db, limit))?;
-            Ok(kept.into_iter().map(|kept| kept.head()).collect())
+            Ok(kept.into_iter().map(Kept::head).collect())
         })
         .await
     }

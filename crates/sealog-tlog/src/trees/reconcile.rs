@@ -36,7 +36,10 @@ impl Trees {
             let seq = same + (other - same) / 2;
             let event = match self.event(edge, seq).await? {
                 Ok(event) => event,
-                Err(stopped) => return Ok(edge.stopped = Some(stopped)),
+                Err(stopped) => {
+                    edge.stopped = Some(stopped);
+                    return Ok(());
+                }
             };
             match self.is_leaf(edge, keys, &event).await? {
                 true => (same, hash) = (seq, event.sealed.hash),
@@ -57,7 +60,10 @@ impl Trees {
         }
         let accepted = match self.event(edge, same + 1).await? {
             Ok(event) => Loss::accepted_by(&event).is_some(),
-            Err(stopped) => return Ok(edge.stopped = Some(stopped)),
+            Err(stopped) => {
+                edge.stopped = Some(stopped);
+                return Ok(());
+            }
         };
         if !accepted {
             edge.stopped = Some(differs("it is another event than the one that the tree has"));

@@ -396,7 +396,7 @@ pub fn an_accepted_loss_cuts_the_tree_and_later_events_get_fresh_salts(home: &mu
     assert_ne!(key_of(&trees, 501), old_key, "the salts of what is lost serve nothing else");
     assert_eq!(key_of(&trees, 500), old_key);
     assert_eq!(before[499], events(&*home.store(), live())[499]);
-    assert_eq!(soon(trees.changed_heads(Some(seen), 10)).unwrap().heads, [cut.clone()]);
+    assert_eq!(soon(trees.changed_heads(Some(seen), 10)).unwrap().heads, std::slice::from_ref(&cut));
 
     // A second loss, of the acceptance, too; this time the chain stays shorter than the tree.
     drop(trees);
