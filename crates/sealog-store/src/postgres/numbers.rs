@@ -65,7 +65,7 @@ fn body() -> String {
         "
 DECLARE
     known record;
-    changed uuid[];
+    no_mark uuid[];
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     SELECT bucket, number, lives, begins, server, tableoid::bigint || ' ' || pg_postmaster_start_time() AS now_on
@@ -73,9 +73,9 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    SELECT array_agg(chain_id) INTO changed FROM (
+    SELECT array_agg(chain_id) INTO no_mark FROM (
         SELECT chain_id FROM sealog.chains WHERE chain_id = ANY ($2) AND changed_group = 0 FOR UPDATE SKIP LOCKED) AS free;
-    IF changed IS NULL THEN
+    IF no_mark IS NULL THEN
         RETURN known.number;
     END IF;
     known.number := known.number + 1;
@@ -83,7 +83,7 @@ BEGIN
         known.lives := (known.lives || gen_random_uuid())[greatest(1, cardinality(known.lives) + 2 - {LIVES_MAX}):];
         known.begins := (known.begins || known.number)[greatest(1, cardinality(known.begins) + 2 - {LIVES_MAX}):];
     END IF;
-    UPDATE sealog.chains SET changed_group = (known.bucket::bigint << {BUCKET_BITS}) + known.number WHERE chain_id = ANY (changed);
+    UPDATE sealog.chains SET changed_group = (known.bucket::bigint << {BUCKET_BITS}) + known.number WHERE chain_id = ANY (no_mark);
     UPDATE sealog.feed SET number = known.number, lives = known.lives, begins = known.begins, server = known.now_on WHERE chain_id = $1;
     RETURN known.number;
 END
