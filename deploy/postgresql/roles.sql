@@ -51,7 +51,7 @@ BEGIN
     -- Rights in sealog_control: likewise. Control data is changed; only what has had its use is ever removed.
     GRANT USAGE ON SCHEMA sealog_control TO sealog_node;
     GRANT SELECT ON ALL TABLES IN SCHEMA sealog_control TO sealog_node;
-    GRANT INSERT, UPDATE ON sealog_control.tenants, sealog_control.projects, sealog_control.project_frameworks, sealog_control.keys,
+    GRANT INSERT, UPDATE ON sealog_control.tenants, sealog_control.projects, sealog_control.project_frameworks, sealog_control.keys, sealog_control.monitor_tokens,
         sealog_control.persons, sealog_control.memberships, sealog_control.outbox, sealog_control.actions TO sealog_node;
     -- What was done to a case stays as it was written.
     GRANT INSERT, UPDATE ON sealog_control.cases, sealog_control.case_events TO sealog_node;

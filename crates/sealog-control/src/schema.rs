@@ -9,10 +9,12 @@ pub const SCHEMA: Schema = Schema {
         include_str!("migrations/sqlite/0001.sql"),
         include_str!("migrations/sqlite/0002.sql"),
         include_str!("migrations/sqlite/0003.sql"),
+        include_str!("migrations/sqlite/0004.sql"),
     ],
     postgres: &[
         include_str!("migrations/postgres/0001.sql"),
         include_str!("migrations/postgres/0002.sql"),
         include_str!("migrations/postgres/0003.sql"),
+        include_str!("migrations/postgres/0004.sql"),
     ],
 };

@@ -22,6 +22,7 @@ use crate::job::Job;
 use crate::key::ApiKey;
 use crate::link::Link;
 use crate::membership::Membership;
+use crate::monitor_token::MonitorToken;
 use crate::muted_notice::MutedNotice;
 use crate::ops_user::OpsUser;
 use crate::outbox::KeptNotice;
@@ -33,8 +34,8 @@ use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
     action, authenticator, case_entry, case_event, case_letter, case_package, case_record, case_search,
-    device, epoch, exports, job, key, link, membership, muted_notice, ops_user, outbox, pending, person,
-    project, saved_view, session, settings, system_project, tenant, version,
+    device, epoch, exports, job, key, link, membership, monitor_token, muted_notice, ops_user, outbox,
+    pending, person, project, saved_view, session, settings, system_project, tenant, version,
 };
 
 impl Control {
@@ -67,6 +68,7 @@ pub struct ControlSnapshot {
     /// Those that are reserved for system chains.
     pub system_projects: Vec<(TenantId, ProjectId)>,
     pub keys: Vec<(ApiKey, Hash)>,
+    pub monitor_tokens: Vec<(MonitorToken, Hash)>,
     pub actions: Vec<(TenantId, KnownAction)>,
     pub settings: Vec<(TenantId, String, String)>,
     /// With the hash of their password.
@@ -127,6 +129,7 @@ const TABLES: &[&str] = &[
     "actions",
     "key_requests",
     "keys",
+    "monitor_tokens",
     "system_projects",
     "project_frameworks",
     "projects",
@@ -143,6 +146,7 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         projects: project::export(db)?,
         system_projects: system_project::export(db)?,
         keys: key::export(db)?,
+        monitor_tokens: monitor_token::export(db)?,
         actions: action::export(db)?,
         settings: settings::export(db)?,
         persons: person::export(db)?,
@@ -178,6 +182,7 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     project::import(db, snapshot.projects)?;
     system_project::import(db, &snapshot.system_projects)?;
     key::import(db, &snapshot.keys)?;
+    monitor_token::import(db, &snapshot.monitor_tokens)?;
     action::import(db, &snapshot.actions)?;
     settings::import(db, &snapshot.settings)?;
     person::import(db, &snapshot.persons)?;

@@ -39,7 +39,7 @@ impl Control {
     }
 }
 
-fn find(db: &mut dyn Db, tenant_id: TenantId) -> Result<Option<ProjectId>, DbError> {
+pub(crate) fn find(db: &mut dyn Db, tenant_id: TenantId) -> Result<Option<ProjectId>, DbError> {
     let sql = "SELECT project_id FROM {system_projects} WHERE tenant_id = ?1";
     one(db, sql, params![tenant_id], |row| row.get("project_id"))
 }

@@ -1,5 +1,5 @@
-//! API keys: `at_live_` or `at_test_`, 43 characters of base62 (256 bits), and 6 characters of checksum; and
-//! the form of idempotency keys.
+//! API keys: `at_live_` or `at_test_`, 43 characters of base62 (256 bits), and 6 characters of checksum;
+//! monitor tokens, which have the form of a key behind another prefix; and the form of idempotency keys.
 
 use sha2::{Digest, Sha256};
 
@@ -19,8 +19,20 @@ fn prefix(mode: Mode) -> &'static str {
     }
 }
 
+/// Of a monitor token. [`parse_authorization`] does not know it: no route that takes a key takes such a token.
+const MONITOR_PREFIX: &str = "sm_live_";
+
 /// Makes a key from random bytes. Shown once, stored only as its hash.
 pub fn generate(mode: Mode, random: [u8; 32]) -> String {
+    generate_after(prefix(mode), random)
+}
+
+/// Makes a monitor token, which reads proofs of a live chain and neither reads nor writes events.
+pub fn generate_monitor_token(random: [u8; 32]) -> String {
+    generate_after(MONITOR_PREFIX, random)
+}
+
+fn generate_after(prefix: &str, random: [u8; 32]) -> String {
     let mut secret = [0u8; SECRET_LEN];
     let mut number = random;
     for slot in secret.iter_mut().rev() {
@@ -36,7 +48,6 @@ pub fn generate(mode: Mode, random: [u8; 32]) -> String {
     }
     // In one piece from the beginning: the caller can wipe what it gets, and nothing else of it is on the
     // heap.
-    let prefix = prefix(mode);
     let mut key = String::with_capacity(prefix.len() + SECRET_LEN + CHECKSUM_LEN);
     key.push_str(prefix);
     key.extend(secret.iter().copied().map(char::from));
@@ -155,6 +166,13 @@ mod tests {
             assert_eq!(presented.check_form(), Ok(()));
         }
         assert_ne!(generate(Mode::Live, [1; 32]), generate(Mode::Live, [2; 32]));
+    }
+
+    #[test]
+    fn a_monitor_token_has_the_form_of_a_key_and_is_none() {
+        let token = generate_monitor_token([7; 32]);
+        assert_eq!(token.strip_prefix("sm_live_"), generate(Mode::Live, [7; 32]).strip_prefix("at_live_"));
+        assert_eq!(code(Some(&format!("Bearer {token}"))), Code::AuthInvalidFormat);
     }
 
     #[test]

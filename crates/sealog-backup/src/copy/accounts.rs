@@ -56,6 +56,9 @@ fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String>
     if let Some((key, _)) = missing(&these.keys, &others.keys, |(key, _)| key.id) {
         return Some(format!("a key ({})", key.id.0));
     }
+    if let Some((token, _)) = missing(&these.monitor_tokens, &others.monitor_tokens, |(token, _)| token.id) {
+        return Some(format!("a monitor token ({})", token.id.0));
+    }
     if let Some((_, action)) = missing(&these.actions, &others.actions, |(tenant_id, action)| {
         (*tenant_id, action.action.action.clone())
     }) {
@@ -103,6 +106,14 @@ fn newer_in(these: &ControlSnapshot, others: &ControlSnapshot) -> Option<String>
     };
     if let Some(key) = missing(&revoked(these), &revoked(others), |key| *key) {
         return Some(format!("a revocation (of the key {})", key.0));
+    }
+    let revoked = |snapshot: &ControlSnapshot| {
+        let tokens = snapshot.monitor_tokens.iter();
+        let revoked = tokens.filter(|(token, _)| token.revoked_at_ms.is_some());
+        revoked.map(|(token, _)| token.id).collect::<Vec<_>>()
+    };
+    if let Some(token) = missing(&revoked(these), &revoked(others), |token| *token) {
+        return Some(format!("a revocation (of the monitor token {})", token.0));
     }
     // A beginning and an end are two changes.
     let frameworks = |snapshot: &ControlSnapshot| {

@@ -19,6 +19,7 @@ mod key;
 mod link;
 mod lists;
 mod membership;
+mod monitor_token;
 mod muted_notice;
 mod ops;
 mod outbox;
@@ -91,6 +92,15 @@ conformance! {
         a_key_is_found_by_its_id_with_its_tenant
         a_rolled_key_works_on_for_a_while_and_the_new_one_at_once
         keys_that_end_soon_are_those_that_work_and_the_next_comes_first
+    }
+    monitor_token: {
+        a_token_is_found_by_its_digest_and_never_as_a_key
+        a_token_is_for_a_project_of_its_tenant_or_the_system_chain
+        a_chain_has_so_many_tokens_that_work_and_a_name_once
+        tokens_made_at_the_same_time_are_never_too_many
+        a_revoked_token_keeps_the_first_time_and_raises_its_tenants_version
+        a_tokens_last_use_never_goes_back
+        tokens_are_listed_by_project_and_by_tenant_and_pages_join
     }
     action: {
         actions_are_unique_in_their_tenant

@@ -14,6 +14,7 @@ const LATER: Schema = Schema {
         SCHEMA.sqlite[0],
         SCHEMA.sqlite[1],
         SCHEMA.sqlite[2],
+        SCHEMA.sqlite[3],
         "ALTER TABLE tenants ADD COLUMN later INTEGER NOT NULL DEFAULT 2",
     ],
     ..SCHEMA
@@ -24,7 +25,8 @@ const BROKEN: Schema = Schema {
         SCHEMA.sqlite[0],
         SCHEMA.sqlite[1],
         SCHEMA.sqlite[2],
-        LATER.sqlite[3],
+        SCHEMA.sqlite[3],
+        LATER.sqlite[4],
         "UPDATE tenants SET later = 3; SELECT * FROM missing",
     ],
     ..SCHEMA
@@ -77,16 +79,16 @@ fn a_later_version_copies_the_file_aside_makes_its_steps_and_keeps_the_rows() {
     let later = stage.open_later(&LATER).unwrap();
     assert_eq!(tenants(&later), [("Kept".to_owned(), 2)]);
     drop(later);
-    assert_eq!(stage.copies(), ["control.db.3"]);
+    assert_eq!(stage.copies(), ["control.db.4"]);
 
     // This version refuses the file, and opens the copy.
     let error = Control::embedded(&stage.store).unwrap_err();
-    assert!(error.to_string().contains("the unknown format \"control.db version 4\""));
+    assert!(error.to_string().contains("the unknown format \"control.db version 5\""));
     let path = |name: &str| stage.dir.path().join(name);
     for name in ["control.db-wal", "control.db-shm"] {
         let _ = std::fs::remove_file(path(name));
     }
-    std::fs::rename(path("control.db.3"), path("control.db")).unwrap();
+    std::fs::rename(path("control.db.4"), path("control.db")).unwrap();
     let kept = wait(Control::embedded(&stage.store).unwrap().tenants(ListPage { after: None, limit: 9 }));
     assert_eq!(kept.unwrap()[0].name, "Kept");
 }
@@ -97,5 +99,5 @@ fn a_step_that_fails_changes_nothing_and_those_before_it_stay() {
     let error = stage.open_later(&BROKEN).unwrap_err();
     assert!(error.to_string().contains("no such table: missing"), "{error}");
     assert_eq!(tenants(&stage.open_later(&LATER).unwrap()), [("Kept".to_owned(), 2)]);
-    assert_eq!(stage.copies(), ["control.db.3"]);
+    assert_eq!(stage.copies(), ["control.db.4"]);
 }

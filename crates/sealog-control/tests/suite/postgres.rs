@@ -448,6 +448,21 @@ fn furnish(control: &Control) {
     wait(control.create_key(new, vec![])).unwrap();
     wait(control.keys_used(vec![KeyUse::once(key_id, now)])).unwrap();
     wait(control.revoke_key(key_id, now, Records::none())).unwrap();
+    let token_id = MonitorTokenId(Uuid([3; 16]));
+    let token = NewMonitorToken {
+        id: token_id,
+        tenant_id,
+        project_id,
+        name: "m".into(),
+        digest: Hash([5; 32]),
+        prefix: "sm_live_0123".into(),
+        expires_at_ms: None,
+        created_at_ms: now,
+        created_by: None,
+    };
+    wait(control.create_monitor_token(token, vec![])).unwrap();
+    wait(control.monitor_tokens_used(vec![(token_id, now)])).unwrap();
+    wait(control.revoke_monitor_token(token_id, now, Records::none())).unwrap();
     let action = CustomAction {
         action: "a.b".into(),
         description: None,

@@ -502,6 +502,24 @@ fn go_on<S: Store>(Opened { control, store }: &Opened<S>, how: &str) {
             drop(wait(control.update_project(ProjectId(Uuid([1; 16])), change, Records::none())).unwrap());
         }
         "a revoked key" => drop(wait(control.revoke_key(KeyId(Uuid([2; 16])), 88, Records::none())).unwrap()),
+        "a monitor token" => {
+            let new = NewMonitorToken {
+                id: MonitorTokenId(Uuid([2; 16])),
+                tenant_id: TenantId(Uuid([1; 16])),
+                project_id: ProjectId(Uuid([1; 16])),
+                name: "m".into(),
+                digest: Hash([8; 32]),
+                prefix: "sm_live_0123".into(),
+                expires_at_ms: None,
+                created_at_ms: 9,
+                created_by: None,
+            };
+            wait(control.create_monitor_token(new, vec![])).unwrap().unwrap();
+        }
+        "a revoked monitor token" => {
+            let id = MonitorTokenId(Uuid([2; 16]));
+            wait(control.revoke_monitor_token(id, 88, Records::none())).unwrap().unwrap();
+        }
         "a tenant" => {
             let new = NewTenant {
                 id: TenantId(Uuid([7; 16])),
@@ -532,10 +550,12 @@ fn go_on<S: Store>(Opened { control, store }: &Opened<S>, how: &str) {
 }
 
 /// One after the other, and what is said of each: that it is newer, and of a name that nobody can know.
-const WAYS: [(&str, &str); 7] = [
+const WAYS: [(&str, &str); 9] = [
     ("a name", "add --replace-accounts"),
     ("frameworks", "the target has a change of frameworks"),
-    ("a revoked key", "the target has a revocation"),
+    ("a revoked key", "the target has a revocation (of the key"),
+    ("a monitor token", "the target has a monitor token"),
+    ("a revoked monitor token", "the target has a revocation (of the monitor token"),
     ("a member", "the target has a member"),
     ("a tenant", "the target has a tenant"),
     ("a chain", "the target has a chain that the source does not have"),

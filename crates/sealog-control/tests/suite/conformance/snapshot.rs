@@ -114,12 +114,16 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
     let system = ProjectId::system_from_random([7; 16]);
     assert_eq!(wait(control.system_project(tenant_id(1), system)), Ok(Some(system)));
 
+    let token = NewMonitorToken { project_id: system, ..super::monitor_token::new_monitor_token(1, 1) };
+    wait(control.create_monitor_token(token, vec![])).unwrap();
+
     wait(control.see_epoch(3)).unwrap();
     wait(control.raise_epoch()).unwrap();
 
     let all = wait(control.export()).unwrap();
     assert_eq!(all.epochs, Epochs { own: 4, seen: 3 });
     assert_eq!(all.system_projects, [(tenant_id(1), system)]);
+    assert_eq!(all.monitor_tokens.iter().map(|(_, kept)| *kept).collect::<Vec<_>>(), [digest(1)]);
     let ControlSnapshot { ref tenants, ref projects, ref keys, ref actions, ref settings, .. } = all;
     assert_eq!((tenants.len(), projects.len(), keys.len(), actions.len(), settings.len()), (2, 1, 1, 2, 1));
     let ControlSnapshot {
