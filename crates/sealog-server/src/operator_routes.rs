@@ -24,6 +24,9 @@ pub(crate) enum Operation {
     CreateKey,
     ListKeys,
     RevokeKey,
+    CreateMonitorToken,
+    ListMonitorTokens,
+    RevokeMonitorToken,
     CreateAction,
     ListActions,
     CreateUser,
@@ -31,7 +34,7 @@ pub(crate) enum Operation {
     ReadEpoch,
 }
 
-pub(crate) static PATHS: [Path<Operation>; 9] = [
+pub(crate) static PATHS: [Path<Operation>; 11] = [
     Path {
         pattern: "tenants",
         operations: &[(Method::GET, Operation::ListTenants), (Method::POST, Operation::CreateTenant)],
@@ -61,5 +64,16 @@ pub(crate) static PATHS: [Path<Operation>; 9] = [
         operations: &[(Method::GET, Operation::ListKeys), (Method::POST, Operation::CreateKey)],
     },
     Path { pattern: "keys/{key_id}/revoke", operations: &[(Method::POST, Operation::RevokeKey)] },
+    Path {
+        pattern: "projects/{project_id}/monitor-tokens",
+        operations: &[
+            (Method::GET, Operation::ListMonitorTokens),
+            (Method::POST, Operation::CreateMonitorToken),
+        ],
+    },
+    Path {
+        pattern: "monitor-tokens/{token_id}/revoke",
+        operations: &[(Method::POST, Operation::RevokeMonitorToken)],
+    },
     Path { pattern: "replication/epoch", operations: &[(Method::GET, Operation::ReadEpoch)] },
 ];

@@ -37,8 +37,8 @@ pub fn export_command() -> Command {
         .long_about(
             "Export everything of a tenant to one archive, and verify it.\n\n\
              The archive is a tar file: the events of every chain (live, test and the system chain) as \
-             NDJSON, projects, keys without their secrets, actions, settings, members without their \
-             passwords, and cases with their packages. Its last file, manifest.json, has the SHA-256 of \
+             NDJSON, projects, keys and monitor tokens without their secrets, actions, settings, members \
+             without their passwords, and cases with their packages. Its last file, manifest.json, has the SHA-256 of \
              every other file and the end of every chain. `sealog-verify` checks the files in events/ \
              without a server.\n\n\
              The server may run or be stopped: the command connects to the server of the data directory, or \

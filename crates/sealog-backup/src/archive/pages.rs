@@ -4,7 +4,7 @@
 use sealog_cli::exit::{Exit, Failure};
 use sealog_control::{
     ApiKey, Case, CaseEntry, CaseId, CaseLetter, CasePackage, CaseSearch, Control, FoundEvent, FoundFilter,
-    Grants, KnownAction, ListPage, Member, PackageId, PersonId, Project, SearchId, Tenant,
+    Grants, KnownAction, ListPage, Member, MonitorToken, PackageId, PersonId, Project, SearchId, Tenant,
 };
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::time::iso_ms;
@@ -50,6 +50,7 @@ pub enum Part {
 pub enum Rows {
     Projects,
     Keys,
+    MonitorTokens,
     Actions,
     Settings,
     Members,
@@ -199,6 +200,11 @@ async fn rows(
             let last = found.last().map(|(last, _)| last.id.0.to_string());
             lines(&found, |(found, _)| key(found), next(found.len(), last))
         }
+        Rows::MonitorTokens => {
+            let found = control.monitor_tokens_of_tenant(tenant_id, page()?).await.map_err(failed)?;
+            let last = found.last().map(|(last, _)| last.id.0.to_string());
+            lines(&found, |(found, _)| monitor_token(found), next(found.len(), last))
+        }
         Rows::Actions => lines(&control.known_actions(tenant_id).await.map_err(failed)?, action, None),
         Rows::Settings => {
             let found = control.settings(tenant_id).await.map_err(failed)?;
@@ -288,6 +294,21 @@ fn key(key: &ApiKey) -> Value {
         "revoked_at": time(key.revoked_at_ms),
         "last_used_at": time(key.last_used_at_ms),
         "created_at": iso_ms(key.created_at_ms),
+    })
+}
+
+/// Without the digest, as a key.
+fn monitor_token(token: &MonitorToken) -> Value {
+    json!({
+        "token_id": token.id.0.to_string(),
+        "project_id": token.project_id.to_string(),
+        "name": token.name,
+        "prefix": token.prefix,
+        "created_by": person(token.created_by),
+        "expires_at": time(token.expires_at_ms),
+        "revoked_at": time(token.revoked_at_ms),
+        "last_used_at": time(token.last_used_at_ms),
+        "created_at": iso_ms(token.created_at_ms),
     })
 }
 

@@ -56,6 +56,7 @@ impl Writer {
         for (name, of) in [
             ("projects.ndjson", Rows::Projects),
             ("keys.ndjson", Rows::Keys),
+            ("monitor-tokens.ndjson", Rows::MonitorTokens),
             ("actions.ndjson", Rows::Actions),
             ("settings.ndjson", Rows::Settings),
             ("members.ndjson", Rows::Members),

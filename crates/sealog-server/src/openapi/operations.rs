@@ -321,6 +321,17 @@ pub(super) fn describe_operator(
             "Revoke a key",
             "Takes effect immediately and cannot be undone. Revoking twice is not an error.",
         ),
+        CreateMonitorToken => (
+            "createMonitorToken",
+            "Create a monitor token",
+            "It is for the project's live chain, and reads no events. The response contains the token; it is not shown again. At most 20 of a chain are active at a time.",
+        ),
+        ListMonitorTokens => ("listMonitorTokens", "List a project's monitor tokens", ""),
+        RevokeMonitorToken => (
+            "revokeMonitorToken",
+            "Revoke a monitor token",
+            "Takes effect immediately and cannot be undone. Revoking twice is not an error.",
+        ),
         CreateAction => {
             ("createAction", "Register a custom action", "Usable at once in all of the tenant's projects.")
         }
@@ -343,6 +354,9 @@ pub(super) fn describe_operator(
         CreateKey => (201, "CreatedKey"),
         RevokeKey => (200, "Key"),
         ListKeys => (200, "KeyPage"),
+        CreateMonitorToken => (201, "CreatedMonitorToken"),
+        RevokeMonitorToken => (200, "MonitorToken"),
+        ListMonitorTokens => (200, "MonitorTokenPage"),
         CreateAction => (201, "CustomAction"),
         ListActions => (200, "CustomActionPage"),
         CreateUser => (201, "User"),
@@ -360,6 +374,7 @@ pub(super) fn describe_operator(
             Some(("ProjectChange", json!({ "frameworks": ["soc2", "gdpr"], "rate_limit_rps": 500 })))
         }
         CreateKey => Some(("NewKey", json!({ "name": "web", "mode": "live" }))),
+        CreateMonitorToken => Some(("NewMonitorToken", json!({ "name": "auditor" }))),
         CreateAction => Some((
             "NewAction",
             json!({ "action": "invoice.approved", "category": "billing", "required_fields": ["amount"] }),
@@ -368,10 +383,13 @@ pub(super) fn describe_operator(
             "NewUser",
             json!({ "email": "ann@example.org", "password": "correct horse battery", "role": "auditor" }),
         )),
-        ListTenants | ReadTenant | ListProjects | ReadProject | ListKeys | RevokeKey | ListActions
-        | ListUsers | ReadEpoch => None,
+        ListTenants | ReadTenant | ListProjects | ReadProject | ListKeys | RevokeKey | ListMonitorTokens
+        | RevokeMonitorToken | ListActions | ListUsers | ReadEpoch => None,
     };
-    let is_list = matches!(operation, ListTenants | ListProjects | ListKeys | ListActions | ListUsers);
+    let is_list = matches!(
+        operation,
+        ListTenants | ListProjects | ListKeys | ListMonitorTokens | ListActions | ListUsers
+    );
     let mut parameters: Vec<Value> = path_parameter(path).into_iter().collect();
     let mut codes = ALWAYS.to_vec();
     codes.push(Code::RateIpLimitExceeded);
@@ -397,8 +415,19 @@ pub(super) fn describe_operator(
             ],
             "tenant_id",
         ),
-        CreateProject => links(&["readProject", "updateProject", "createKey", "listKeys"], "project_id"),
+        CreateProject => links(
+            &[
+                "readProject",
+                "updateProject",
+                "createKey",
+                "listKeys",
+                "createMonitorToken",
+                "listMonitorTokens",
+            ],
+            "project_id",
+        ),
         CreateKey => links(&["revokeKey"], "key_id"),
+        CreateMonitorToken => links(&["revokeMonitorToken"], "token_id"),
         _ => Value::Null,
     };
     Description {

@@ -65,7 +65,7 @@ pub(super) fn all(plans: &[Plan]) -> Value {
     let few_texts = json!({ "type": "array", "maxItems": TEXTS_MAX, "items": text() });
     new_action["required_fields"] = nullable(few_texts.clone());
     new_action["optional_fields"] = nullable(few_texts);
-    json!({
+    let mut all = json!({
         "Event": event(),
         "Batch": {
             "type": "object",
@@ -213,7 +213,29 @@ pub(super) fn all(plans: &[Plan]) -> Value {
         ),
         "UserPage": page("users", "User"),
         "Epoch": answer(&epoch, &[]),
-    })
+    });
+    add_monitor_tokens(&mut all);
+    all
+}
+
+/// Apart from the others: the macro has a limit.
+fn add_monitor_tokens(all: &mut Value) {
+    let token = json!({
+        "token_id": uuid(),
+        "project_id": uuid(),
+        "name": name(),
+        "prefix": { "type": "string", "description": "The token's first characters, to tell tokens apart." },
+        "expires_at": nullable(time()),
+        "revoked_at": nullable(time()),
+        "last_used_at": nullable(time()),
+        "created_at": time(),
+    });
+    let mut created = token.clone();
+    created["token"] = json!({ "type": "string", "description": "The token itself. It is not shown again." });
+    all["NewMonitorToken"] = input(&json!({ "name": name(), "expires_at": nullable(time()) }), &["name"]);
+    all["MonitorToken"] = answer(&token, &[]);
+    all["CreatedMonitorToken"] = answer(&created, &[]);
+    all["MonitorTokenPage"] = page("monitor_tokens", "MonitorToken");
 }
 
 fn item_error() -> Value {

@@ -1,5 +1,5 @@
-//! The operator's interface: how tenants, projects, keys, actions and users come to be. `docs/spec.md`, "The
-//! operator's interface".
+//! The operator's interface: how tenants, projects, keys, monitor tokens, actions and users come to be.
+//! `docs/spec.md`, "The operator's interface".
 
 mod fields;
 mod render;
@@ -10,13 +10,14 @@ use std::sync::Arc;
 use axum::body::Body as RequestBody;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
-use sealog_control::{KeyId, ListPage};
+use sealog_control::{KeyId, ListPage, MonitorTokenId};
 use sealog_core::catalog::CustomAction;
 use sealog_core::id::{ProjectId, RequestId, TenantId, Uuid};
 use sealog_core::query::{self, PageLimit, PageParameter};
 use sealog_core::reject::{Code, Reject};
 use sealog_service::Secret;
 use sealog_service::people::admin::keys::{CreatedKey, KeyInput};
+use sealog_service::people::admin::monitor_tokens::{CreatedMonitorToken, MonitorTokenInput, Watched};
 use sealog_service::people::admin::people::MemberInput;
 use sealog_service::people::admin::projects::{ProjectInput, ProjectUpdate};
 use sealog_service::people::admin::tenants::{TenantInput, TenantUpdate};
@@ -54,6 +55,11 @@ pub(crate) async fn handle(
         Operation::CreateKey => call.create_key(project_id(id)?, call.body(body).await?).await,
         Operation::ListKeys => call.keys(project_id(id)?, query).await,
         Operation::RevokeKey => call.revoke_key(KeyId(uuid(id)?)).await,
+        Operation::CreateMonitorToken => {
+            call.create_monitor_token(project_id(id)?, call.body(body).await?).await
+        }
+        Operation::ListMonitorTokens => call.monitor_tokens(project_id(id)?, query).await,
+        Operation::RevokeMonitorToken => call.revoke_monitor_token(MonitorTokenId(uuid(id)?)).await,
         Operation::CreateAction => call.create_action(tenant_id(id)?, call.body(body).await?).await,
         Operation::ListActions => call.actions(tenant_id(id)?, query).await,
         Operation::CreateUser => call.create_user(tenant_id(id)?, call.body(body).await?).await,
@@ -217,6 +223,37 @@ impl Call<'_> {
     async fn revoke_key(&self, id: KeyId) -> Answer {
         let key = self.app.service.admin.revoke_key(Actor::Operator, id).await;
         Ok(changed(&render::key(&key.map_err(|error| self.unmade(error))?)))
+    }
+
+    async fn create_monitor_token(&self, project_id: ProjectId, mut fields: Fields) -> Answer {
+        let input = MonitorTokenInput {
+            name: fields.required_text("name")?,
+            expires_at: fields.text("expires_at")?.flatten(),
+            form: None,
+        };
+        fields.nothing_else()?;
+        let watched = Watched::Project(project_id);
+        let made = self.app.service.admin.create_monitor_token(Actor::Operator, watched, input).await;
+        let CreatedMonitorToken { token, text } = made.map_err(|error| self.unmade(error))?;
+        let mut answer = render::monitor_token(&token);
+        // This once.
+        answer["token"] = text.0.as_str().into();
+        Ok(created(&answer))
+    }
+
+    async fn monitor_tokens(&self, project_id: ProjectId, query: &str) -> Answer {
+        let page = Page::parse(query)?;
+        let project = self.accounts().project(project_id).await.map_err(|error| self.failed(&error))?;
+        project.ok_or(Reject::PathNotFound)?;
+        let tokens = self.accounts().monitor_tokens(project_id, page.one_more()?).await;
+        let tokens = tokens.map_err(|error| self.failed(&error))?;
+        let tokens = tokens.iter().map(|token| (token.id.0.to_string(), render::monitor_token(token)));
+        Ok(page.answer("monitor_tokens", tokens))
+    }
+
+    async fn revoke_monitor_token(&self, id: MonitorTokenId) -> Answer {
+        let token = self.app.service.admin.revoke_monitor_token(Actor::Operator, id).await;
+        Ok(changed(&render::monitor_token(&token.map_err(|error| self.unmade(error))?)))
     }
 
     async fn create_action(&self, tenant_id: TenantId, mut fields: Fields) -> Answer {

@@ -1,6 +1,6 @@
 //! What the operator's interface shows of each thing.
 
-use sealog_control::{ApiKey, Member, Project, Tenant};
+use sealog_control::{ApiKey, Member, MonitorToken, Project, Tenant};
 use sealog_core::catalog::CustomAction;
 use sealog_core::time::iso_ms;
 use sealog_service::people::admin::projects::framework_ids;
@@ -46,6 +46,20 @@ pub(super) fn key(key: &ApiKey) -> Value {
         "revoked_at": time(key.revoked_at_ms),
         "last_used_at": time(key.last_used_at_ms),
         "created_at": iso_ms(key.created_at_ms),
+    })
+}
+
+/// As a key: never the token itself.
+pub(super) fn monitor_token(token: &MonitorToken) -> Value {
+    json!({
+        "token_id": token.id.0.to_string(),
+        "project_id": token.project_id.to_string(),
+        "name": token.name,
+        "prefix": token.prefix,
+        "expires_at": time(token.expires_at_ms),
+        "revoked_at": time(token.revoked_at_ms),
+        "last_used_at": time(token.last_used_at_ms),
+        "created_at": iso_ms(token.created_at_ms),
     })
 }
 

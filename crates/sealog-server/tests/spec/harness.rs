@@ -253,6 +253,11 @@ impl Service {
         self.operator("POST", &format!("/projects/{project_id}/keys"), &body).created("key")
     }
 
+    pub fn new_monitor_token(&self, project_id: &str) -> String {
+        let path = format!("/projects/{project_id}/monitor-tokens");
+        self.operator("POST", &path, &json!({"name": "monitor"})).created("token")
+    }
+
     /// A live key of a new tenant on this plan whose project has these frameworks.
     pub fn newcomer(&self, plan: &str, frameworks: &[&str]) -> String {
         let tenant_id = self.new_tenant(&json!({"name": "newcomer", "plan": plan}));

@@ -1,5 +1,6 @@
 //! 11 The operator's interface.
 
+use sealog_core::id::{TenantId, Uuid};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -98,7 +99,7 @@ fn a_tenant_is_created_on_the_top_plan_with_active_billing_unless_said_otherwise
 fn ids_are_uuids_in_lower_case() {
     let service = Service::start();
     for id in [&service.tenant_id, &service.project_id] {
-        assert_eq!(sealog_core::id::Uuid::parse(id).unwrap().to_string(), *id);
+        assert_eq!(Uuid::parse(id).unwrap().to_string(), *id);
     }
 }
 
@@ -205,6 +206,65 @@ fn revoking_says_when_and_twice_is_as_once() {
         assert_eq!(answer["revoked_at"], "2026-11-15T12:00:00.000Z");
         service.clock.advance(1000);
     }
+}
+
+#[test]
+fn a_monitor_token_is_shown_whole_this_once_and_revoked_like_a_key() {
+    let service = Service::start();
+    let path = format!("/projects/{}/monitor-tokens", service.project_id);
+    let body = json!({"name": "auditor", "expires_at": "2027-01-01T00:00:00Z"});
+    let answer = service.operator("POST", &path, &body);
+    let (token, id) = (answer.created("token"), answer.created("token_id"));
+    assert!(token.starts_with("sm_live_") && token.len() == service.live.len(), "{token}");
+    let mut expected = json!({
+        "token_id": id, "project_id": service.project_id, "name": "auditor", "token": token, "prefix": &token[..12],
+        "expires_at": "2027-01-01T00:00:00.000Z", "revoked_at": null, "last_used_at": null,
+        "created_at": "2026-11-15T12:00:00.000Z",
+    });
+    assert_eq!(answer.json, expected);
+    expected.as_object_mut().unwrap().remove("token");
+    assert_eq!(
+        service.operator("GET", &path, &null()).ok(),
+        json!({"monitor_tokens": [expected], "has_more": false})
+    );
+    service.operator("POST", &path, &json!({"name": "auditor"})).rejected(422, "validation/invalid_field");
+    for _ in 0..2 {
+        let revoked = service.operator("POST", &format!("/monitor-tokens/{id}/revoke"), &null()).ok();
+        assert_eq!(revoked["revoked_at"], "2026-11-15T12:00:00.000Z");
+        service.clock.advance(1000);
+    }
+    service.operator("POST", &path, &json!({"name": "auditor"})).created("token_id");
+    let first = service.operator("GET", &format!("{path}?limit=1"), &null()).ok();
+    assert_eq!((&first["monitor_tokens"][0]["token_id"], &first["has_more"]), (&json!(id), &json!(true)));
+    let next = text(&first["next_cursor"]);
+    let second = service.operator("GET", &format!("{path}?cursor={next}"), &null()).ok();
+    assert_eq!(second["monitor_tokens"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_project_has_at_most_twenty_monitor_tokens_that_work() {
+    let service = Service::start();
+    let path = format!("/projects/{}/monitor-tokens", service.project_id);
+    let create = |n: usize| service.operator("POST", &path, &json!({"name": n.to_string()}));
+    let ids: Vec<String> = (0..20).map(|n| create(n).created("token_id")).collect();
+    let message = create(20).rejected(422, "validation/invalid_field");
+    assert!(message.contains("20 active tokens"), "{message}");
+    service.operator("POST", &format!("/monitor-tokens/{}/revoke", ids[7]), &null()).ok();
+    create(20).created("token_id");
+}
+
+#[test]
+fn the_longest_lifetime_of_keys_holds_for_monitor_tokens() {
+    let service = Service::start();
+    let tenant_id = TenantId(Uuid::parse(&service.tenant_id).unwrap());
+    wait(service.control().set_setting(tenant_id, "key_lifetime_days".into(), Some("10".into()), vec![]))
+        .unwrap();
+    let path = format!("/projects/{}/monitor-tokens", service.project_id);
+    let made = service.operator("POST", &path, &json!({"name": "a"}));
+    made.created("token_id");
+    assert_eq!(made.json["expires_at"], "2026-11-25T12:00:00.000Z");
+    let late = json!({"name": "b", "expires_at": "2026-11-25T12:00:00.001Z"});
+    service.operator("POST", &path, &late).rejected(422, "validation/invalid_field");
 }
 
 #[test]
@@ -423,6 +483,9 @@ fn a_list_shows_what_belongs_to_its_tenant_or_project_only() {
     assert_eq!(count(&tenant_path(&service, "/actions"), "actions"), 0);
     assert_eq!(count(&format!("/projects/{}/keys", service.project_id), "keys"), 2);
     assert_eq!(count(&format!("/projects/{project_id}/keys"), "keys"), 1);
+    service.new_monitor_token(&service.project_id);
+    assert_eq!(count(&format!("/projects/{}/monitor-tokens", service.project_id), "monitor_tokens"), 1);
+    assert_eq!(count(&format!("/projects/{project_id}/monitor-tokens"), "monitor_tokens"), 0);
 }
 
 #[test]
@@ -434,6 +497,7 @@ fn a_bad_parameter_of_a_list_is_invalid() {
         tenant_path(&service, "/actions"),
         tenant_path(&service, "/users"),
         format!("/projects/{}/keys", service.project_id),
+        format!("/projects/{}/monitor-tokens", service.project_id),
     ] {
         for (query, name) in [
             ("x=1", "x"),
@@ -476,6 +540,9 @@ fn an_unknown_id_is_not_found() {
             ("GET", format!("/projects/{id}/keys"), null()),
             ("POST", format!("/projects/{id}/keys"), json!({"name": "x", "mode": "live"})),
             ("POST", format!("/keys/{id}/revoke"), null()),
+            ("GET", format!("/projects/{id}/monitor-tokens"), null()),
+            ("POST", format!("/projects/{id}/monitor-tokens"), json!({"name": "x"})),
+            ("POST", format!("/monitor-tokens/{id}/revoke"), null()),
         ] {
             service.operator(method, &path, &body).rejected(404, "request/not_found");
         }
@@ -533,7 +600,7 @@ fn a_bad_field_is_an_invalid_field_that_the_message_names() {
     let (tenants, tenant) = ("/tenants".to_owned(), tenant_path(&service, ""));
     let (projects, project) =
         (tenant_path(&service, "/projects"), format!("/projects/{}", service.project_id));
-    let keys = format!("{project}/keys");
+    let (keys, tokens) = (format!("{project}/keys"), format!("{project}/monitor-tokens"));
     for (method, path, field, body) in [
         ("POST", &tenants, "name", json!({})),
         ("POST", &tenants, "name", json!({"name": ""})),
@@ -557,6 +624,10 @@ fn a_bad_field_is_an_invalid_field_that_the_message_names() {
         ("POST", &keys, "mode", json!({"name": "x"})),
         ("POST", &keys, "mode", json!({"name": "x", "mode": "prod"})),
         ("POST", &keys, "expires_at", json!({"name": "x", "mode": "live", "expires_at": 1})),
+        ("POST", &tokens, "name", json!({})),
+        ("POST", &tokens, "name", json!({"name": ""})),
+        ("POST", &tokens, "mode", json!({"name": "x", "mode": "live"})),
+        ("POST", &tokens, "expires_at", json!({"name": "x", "expires_at": "soon"})),
     ] {
         let message = service.operator(method, path, &body).rejected(422, "validation/invalid_field");
         assert!(message.starts_with(&format!("{field} ")), "{message}");
@@ -572,6 +643,8 @@ fn a_wrong_method_is_not_allowed_and_an_unknown_path_not_found() {
         (tenant_path(&service, "/projects"), "GET, HEAD, POST"),
         (format!("/projects/{}", service.project_id), "GET, HEAD, PATCH"),
         (format!("/keys/{NOBODY}/revoke"), "POST"),
+        (format!("/projects/{}/monitor-tokens", service.project_id), "GET, HEAD, POST"),
+        (format!("/monitor-tokens/{NOBODY}/revoke"), "POST"),
     ] {
         let answer = service.operator("DELETE", &path, &null());
         answer.rejected(405, "request/method_not_allowed");

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::document::operations;
 use crate::harness::*;
 
 fn with_header(service: &Service, authorization: &str) -> Response {
@@ -180,4 +181,39 @@ fn what_one_tenant_changes_does_not_make_the_keys_of_another_be_looked_up_again(
     service.get("/v1/events", &key_a).rejected(401, "auth/key_revoked");
     let before = service.look_ups();
     assert_eq!((ask(&key_b), service.look_ups()), (200, before));
+}
+
+#[test]
+fn no_route_that_takes_a_key_or_the_operators_token_takes_a_monitor_token() {
+    let service = Service::start();
+    let token = service.new_monitor_token(&service.project_id);
+    let log_id = service.log(&service.live, LOGIN);
+    let key = token.replace("sm_live_", "at_live_");
+    let mut tried = [0; 2];
+    for (path, method, operation) in operations() {
+        let target = path
+            .replace("{log_id}", &log_id)
+            .replace("{tenant_id}", &service.tenant_id)
+            .replace("{project_id}", &service.project_id);
+        let of_keys = path.starts_with("/v1/") || path.starts_with("/ingest/");
+        let is_operators = path.starts_with("/operator/");
+        let takes_keys =
+            operation["security"].as_array().unwrap().iter().any(|way| way.get("api_key").is_some());
+        assert!(!takes_keys || of_keys, "{method} {path} has to be tried");
+        if !of_keys && !is_operators {
+            continue;
+        }
+        for (presented, code) in [(&token, "auth/invalid_format"), (&key, "auth/key_not_found")] {
+            let code = if is_operators { "auth/key_not_found" } else { code };
+            let headers = [("Authorization", bearer(presented))];
+            let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+            service.request(&method, &target, &headers, LOGIN.as_bytes()).rejected(401, code);
+        }
+        tried[usize::from(is_operators)] += 1;
+    }
+    assert!(tried[0] >= 9 && tried[1] >= 18, "{tried:?}");
+    assert_eq!(service.count(&service.live), 1, "no event came from it");
+    let metrics = [("Authorization", bearer(&token)), ("X-Forwarded-For", "192.0.2.1".into())];
+    let metrics = metrics.each_ref().map(|(name, value)| (*name, value.as_str()));
+    service.request("GET", "/metrics", &metrics, b"").rejected(401, "auth/key_not_found");
 }

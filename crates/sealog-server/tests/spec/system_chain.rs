@@ -75,6 +75,9 @@ fn every_change_of_the_operator_leaves_one_event_with_its_actor_its_resource_and
     );
     let key_id = text(&key["key_id"]);
     post(&format!("/keys/{key_id}/revoke"), Value::Null);
+    let token = post(&format!("/projects/{project}/monitor-tokens"), json!({"name": "auditor"}));
+    let token_id = text(&token["token_id"]);
+    post(&format!("/monitor-tokens/{token_id}/revoke"), Value::Null);
     post(
         &format!("{path}/actions"),
         json!({"action": "bear.fed", "severity": "info", "required_fields": ["kg"]}),
@@ -135,6 +138,16 @@ fn every_change_of_the_operator_leaves_one_event_with_its_actor_its_resource_and
             json!({"project_id": project, "name": "ci", "mode": "live", "prefix": key["prefix"]}),
         ),
         (
+            "sealog.monitor_token_created",
+            format!("monitor_token/{token_id}"),
+            json!({"project_id": project, "name": "auditor", "mode": "live", "prefix": token["prefix"], "expires_at": null}),
+        ),
+        (
+            "sealog.monitor_token_revoked",
+            format!("monitor_token/{token_id}"),
+            json!({"project_id": project, "name": "auditor", "mode": "live", "prefix": token["prefix"]}),
+        ),
+        (
             "sealog.action_created",
             "action/bear.fed".to_owned(),
             json!({"action": "bear.fed", "category": null, "severity": "info", "required_fields": ["kg"], "optional_fields": []}),
@@ -158,7 +171,9 @@ fn every_change_of_the_operator_leaves_one_event_with_its_actor_its_resource_and
     );
     // Events are kept for years: nothing that opens anything, and nobody's address.
     let everything = Value::from(events).to_string();
-    for secret in [text(&key["key"]).as_str(), "bear.example", "correct horse"] {
+    for secret in
+        [text(&key["key"]).as_str(), text(&token["token"]).as_str(), "bear.example", "correct horse"]
+    {
         assert!(!everything.contains(secret), "{secret}");
     }
 }

@@ -11,6 +11,7 @@ use sealog_core::time::iso_ms;
 use sealog_service::Secret;
 use sealog_service::people::admin::close::{CHANGES_MAX, CloseInput};
 use sealog_service::people::admin::keys::{KeyInput, OVERLAP_MS_MAX, RollInput};
+use sealog_service::people::admin::monitor_tokens::{MonitorTokenInput, Watched};
 use sealog_service::people::admin::people::{MemberInput, MemberUpdate};
 use sealog_service::people::admin::projects::{ProjectInput, ProjectUpdate};
 use sealog_service::people::admin::tenants::{TenantInput, TenantUpdate};
@@ -251,6 +252,9 @@ fn closing_ends_a_hundred_keys_a_call_goes_on_where_it_stopped_and_records_each_
         let key = KeyInput { name: format!("k{n}"), mode: "live".into(), ..KeyInput::default() };
         wait(stage.admin.create_key(Actor::Host, project.id, key)).unwrap();
     }
+    let token = MonitorTokenInput { name: "m".into(), ..MonitorTokenInput::default() };
+    let of_project = Watched::Project(project.id);
+    wait(stage.admin.create_monitor_token(Actor::Host, of_project, token.clone())).unwrap();
     let owner = MemberInput { role: "owner".into(), ..member("a@example.com") };
     wait(stage.admin.add_member(Actor::Host, stage.tenant_id, owner)).unwrap();
     let before = stage.count();
@@ -265,11 +269,15 @@ fn closing_ends_a_hundred_keys_a_call_goes_on_where_it_stopped_and_records_each_
     let first = close("Acme", "contract ended").unwrap();
     assert_eq!((first.keys_revoked, first.members_ended, first.is_done), (CHANGES_MAX, 1, false));
     let second = close("Acme", "again").unwrap();
-    assert_eq!((second.keys_revoked, second.members_ended, second.is_done), (1, 0, true));
+    assert_eq!((second.keys_revoked, second.members_ended, second.is_done), (2, 0, true));
     let third = close("Acme", "and again").unwrap();
     assert_eq!((third.closed_at_ms, third.keys_revoked, third.is_done), (first.closed_at_ms, 0, true));
-    // The tenant, each key and the member.
-    assert_eq!(stage.count() - before, 1 + CHANGES_MAX as u64 + 1 + 1);
+    // The tenant, each key, the monitor token and the member.
+    assert_eq!(stage.count() - before, 1 + CHANGES_MAX as u64 + 1 + 1 + 1);
+    for watched in [of_project, Watched::SystemChain(stage.tenant_id)] {
+        let made = wait(stage.admin.create_monitor_token(Actor::Host, watched, token.clone()));
+        assert_eq!(field(made.map(drop)), "project_id");
+    }
     let key = KeyInput { name: "k".into(), mode: "live".into(), ..KeyInput::default() };
     assert_eq!(field(wait(stage.admin.create_key(Actor::Host, project.id, key))), "project_id");
     let new = wait(stage.admin.add_member(Actor::Host, stage.tenant_id, member("b@example.com")));

@@ -16,6 +16,7 @@ use sealog_service::evidence::verification::{
 use sealog_service::ingest::Ingest;
 use sealog_service::jobs::{Pace, Runner, Work};
 use sealog_service::people::admin::keys::{KeyInput, RollInput};
+use sealog_service::people::admin::monitor_tokens::{MonitorTokenInput, Watched};
 use sealog_service::people::admin::people::{MemberInput, MemberUpdate};
 use sealog_service::people::admin::projects::ProjectInput;
 use sealog_service::people::admin::tenants::TenantInput;
@@ -70,6 +71,12 @@ impl Stage {
     fn key(&self) -> KeyId {
         let input = KeyInput { name: "k".into(), mode: "live".into(), expires_at: None, form: None };
         block(self.admin.create_key(Actor::Host, self.project_id, input)).unwrap().key.id
+    }
+
+    fn monitor_token(&self) -> MonitorTokenId {
+        let input = MonitorTokenInput { name: "m".into(), ..MonitorTokenInput::default() };
+        let watched = Watched::SystemChain(self.tenant_id);
+        block(self.admin.create_monitor_token(Actor::Host, watched, input)).unwrap().token.id
     }
 
     fn member(&self, email: &str) -> PersonId {
@@ -167,6 +174,9 @@ fn what_people_change_matches_the_system_chain_drained_or_not() {
         let rolled = RollInput { overlap_ms: 60_000, expires_at: None, form: None };
         let new = block(stage.admin.roll_key(Actor::Host, key, rolled)).unwrap().key.id;
         block(stage.admin.revoke_key(Actor::Host, new)).unwrap();
+        let token = stage.monitor_token();
+        assert_eq!(stage.night(), 0);
+        block(stage.admin.revoke_monitor_token(Actor::Host, token)).unwrap();
         let update = MemberUpdate {
             role: Some("auditor".into()),
             ends_at: Some(Some("2027-03-01T00:00:00.000Z".into())),
@@ -237,6 +247,33 @@ fn grants_that_were_changed_without_a_record_are_a_finding() {
         let change = MemberChange { grants: Some(Grants::default()), ..MemberChange::default() };
         wait(stage.control.update_member(stage.tenant_id, person, change, Records::none())).unwrap().unwrap();
         assert_eq!(stage.night(), 1);
+    });
+}
+
+#[test]
+fn a_monitor_token_that_was_made_or_revoked_without_a_record_is_a_finding() {
+    on_both(|stage| {
+        let token = stage.monitor_token();
+        stage.drain();
+        assert_eq!(stage.night(), 0);
+        let new = NewMonitorToken {
+            id: MonitorTokenId(Uuid([9; 16])),
+            tenant_id: stage.tenant_id,
+            project_id: stage.project_id,
+            name: "x".into(),
+            digest: Hash([7; 32]),
+            prefix: "sm_live_xxxx".into(),
+            expires_at_ms: None,
+            created_at_ms: 0,
+            created_by: None,
+        };
+        wait(stage.control.create_monitor_token(new, vec![])).unwrap().unwrap();
+        assert_eq!(stage.night(), 1, "made");
+        wait(stage.control.revoke_monitor_token(token, 5, Records::none())).unwrap().unwrap();
+        assert_eq!(stage.night(), 2, "revoked");
+        block(queue_baseline(&stage.control, &*stage.world)).unwrap();
+        stage.work();
+        assert_eq!(stage.night(), 0, "a restore seals what it found");
     });
 }
 

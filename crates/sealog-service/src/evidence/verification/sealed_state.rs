@@ -1,4 +1,5 @@
-//! Control data compared with the system chain: which keys there are and which are revoked, who is a member
+//! Control data compared with the system chain: which keys and monitor
+//! tokens there are and which are revoked, who is a member
 //! and as what. Each change of them is sealed, so whoever edits a row leaves a difference.
 //!
 //! ```text
@@ -11,9 +12,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sealog_control::{ApiKey, ListPage, Member, PendingRecord};
+use sealog_control::{ApiKey, ListPage, Member, MonitorToken, PendingRecord};
 use sealog_core::event;
-use sealog_core::id::{ChainId, Mode, TenantId};
+use sealog_core::id::{ChainId, Mode, ProjectId, TenantId};
 use sealog_core::json;
 use sealog_core::query::Filter;
 use sealog_core::time::iso_ms;
@@ -33,10 +34,12 @@ const ITEMS_MAX: usize = 200_000;
 /// How often it is begun anew where changes come meanwhile. The next night tries again.
 const TRIES: usize = 5;
 
-static REPLAYED: [&SystemAction; 6] = [
+static REPLAYED: [&SystemAction; 8] = [
     &actions::KEY_CREATED,
     &actions::KEY_ROLLED,
     &actions::KEY_REVOKED,
+    &actions::MONITOR_TOKEN_CREATED,
+    &actions::MONITOR_TOKEN_REVOKED,
     &actions::MEMBER_ADDED,
     &actions::MEMBER_CHANGED,
     &actions::BASELINE,
@@ -45,19 +48,63 @@ static REPLAYED: [&SystemAction; 6] = [
 /// What the tables hold of a tenant.
 #[derive(Debug, PartialEq)]
 pub(super) struct Rows {
-    pub keys: Vec<ApiKey>,
+    pub keys: Vec<Credential>,
     pub members: Vec<Member>,
+}
+
+/// A key or a monitor token, as far as records tell of it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Credential {
+    /// As records name it.
+    name: String,
+    project_id: ProjectId,
+    mode: Mode,
+    prefix: String,
+    expires_at_ms: Option<u64>,
+    revoked_at_ms: Option<u64>,
+}
+
+impl From<ApiKey> for Credential {
+    fn from(key: ApiKey) -> Credential {
+        let ApiKey { id, project_id, mode, prefix, expires_at_ms, revoked_at_ms, .. } = key;
+        let name = format!("key/{}", id.0);
+        Credential { name, project_id, mode, prefix, expires_at_ms, revoked_at_ms }
+    }
+}
+
+impl From<MonitorToken> for Credential {
+    fn from(token: MonitorToken) -> Credential {
+        let mode = token.chain().mode;
+        let MonitorToken { id, project_id, prefix, expires_at_ms, revoked_at_ms, .. } = token;
+        let name = format!("monitor_token/{}", id.0);
+        Credential { name, project_id, mode, prefix, expires_at_ms, revoked_at_ms }
+    }
 }
 
 impl Rows {
     async fn read(control: &Arc<Control>, tenant_id: TenantId) -> Result<Option<Rows>, StoreError> {
         let mut rows = Rows { keys: Vec::new(), members: Vec::new() };
+        let mut after = None;
         loop {
-            let after = rows.keys.last().map(|key| key.id.0);
             let page = ListPage { after, limit: PAGE };
             let keys = control.keys_of_tenant(tenant_id, None, page).await?;
+            after = keys.last().map(|(key, _)| key.id.0);
             let is_last = keys.len() < PAGE;
-            rows.keys.extend(keys.into_iter().map(|(key, _)| key));
+            rows.keys.extend(keys.into_iter().map(|(key, _)| key.into()));
+            if is_last {
+                break;
+            }
+            if rows.keys.len() > ITEMS_MAX {
+                return Ok(None);
+            }
+        }
+        after = None;
+        loop {
+            let page = ListPage { after, limit: PAGE };
+            let tokens = control.monitor_tokens_of_tenant(tenant_id, page).await?;
+            after = tokens.last().map(|(token, _)| token.id.0);
+            let is_last = tokens.len() < PAGE;
+            rows.keys.extend(tokens.into_iter().map(|(token, _)| token.into()));
             if is_last {
                 break;
             }
@@ -81,9 +128,9 @@ impl Rows {
 
     /// As a baseline names them.
     pub(super) fn named(&self) -> (Vec<Value>, Vec<Value>) {
-        let key = |key: &ApiKey| {
+        let key = |key: &Credential| {
             json!({
-                "key": key_name(key),
+                "key": key.name,
                 "project_id": key.project_id.to_string(),
                 "mode": key.mode.as_str(),
                 "prefix": key.prefix,
@@ -100,10 +147,6 @@ impl Rows {
         };
         (self.keys.iter().map(key).collect(), self.members.iter().map(member).collect())
     }
-}
-
-fn key_name(key: &ApiKey) -> String {
-    format!("key/{}", key.id.0)
 }
 
 fn member_name(member: &Member) -> String {
@@ -139,12 +182,12 @@ struct SealedMember {
 impl Sealed {
     fn apply(&mut self, action: &str, resource: &str, metadata: &Value) {
         let is = |known: &SystemAction| known.action == action;
-        if is(&actions::KEY_CREATED) || is(&actions::KEY_ROLLED) {
+        if is(&actions::KEY_CREATED) || is(&actions::KEY_ROLLED) || is(&actions::MONITOR_TOKEN_CREATED) {
             self.keys.insert(resource.to_owned(), sealed_key(metadata));
             if let Some(old) = metadata["replaces"].as_str().and_then(|old| self.keys.get_mut(old)) {
                 old.replaced_until = Some(metadata["replaced_until"].clone());
             }
-        } else if is(&actions::KEY_REVOKED) {
+        } else if is(&actions::KEY_REVOKED) || is(&actions::MONITOR_TOKEN_REVOKED) {
             self.keys.entry(resource.to_owned()).or_insert_with(|| sealed_key(metadata)).is_revoked = true;
         } else if is(&actions::MEMBER_ADDED) {
             let role = metadata["role"].clone();
@@ -176,8 +219,8 @@ impl Sealed {
     fn differences(&self, rows: &Rows) -> Vec<String> {
         let mut found = Vec::new();
         for key in &rows.keys {
-            let name = key_name(key);
-            match self.keys.get(&name) {
+            let name = &key.name;
+            match self.keys.get(name) {
                 None => found.push(format!("{name} exists without a record of its creation")),
                 Some(sealed) => found.extend(sealed.difference(key).map(|what| format!("{name} {what}"))),
             }
@@ -189,8 +232,8 @@ impl Sealed {
                 Some(sealed) => found.extend(sealed.difference(member).map(|what| format!("{name} {what}"))),
             }
         }
-        let names: BTreeSet<String> =
-            rows.keys.iter().map(key_name).chain(rows.members.iter().map(member_name)).collect();
+        let keys = rows.keys.iter().map(|key| key.name.clone());
+        let names: BTreeSet<String> = keys.chain(rows.members.iter().map(member_name)).collect();
         let recorded = self.keys.keys().chain(self.members.keys());
         let gone = recorded.filter(|name| !names.contains(*name));
         found.extend(gone.map(|name| format!("{name} is recorded but missing")));
@@ -214,7 +257,7 @@ fn time(ms: Option<u64>) -> Value {
 }
 
 impl SealedKey {
-    fn difference(&self, key: &ApiKey) -> Option<&'static str> {
+    fn difference(&self, key: &Credential) -> Option<&'static str> {
         let is_same = self.project_id == key.project_id.to_string()
             && self.mode == key.mode.as_str()
             && self.prefix == key.prefix;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! t0  the tenant is closed, with its record: no key of it opens anything, nothing gives it a key or a member
-//! t1  its keys are revoked and its memberships end, each with its own record
+//! t1  its keys and monitor tokens are revoked and its memberships end, each with its own record
 //! ```
 //! A call that ends between them is made again, and goes on.
 
@@ -16,7 +16,7 @@ use super::people::MemberUpdate;
 use super::{Actor, Admin, AdminError, FieldError, fields};
 use crate::records::system_chain::actions;
 
-/// Keys that one call revokes, and memberships that it ends: each is a change of its own on the disk.
+/// Keys and monitor tokens that one call revokes, and memberships that it ends: each is a change of its own on the disk.
 pub const CHANGES_MAX: usize = 100;
 /// Open cases that a refusal names.
 const CASES_NAMED_MAX: usize = 10;
@@ -36,6 +36,7 @@ pub struct CloseInput {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
     pub closed_at_ms: u64,
+    /// Monitor tokens included.
     pub keys_revoked: usize,
     pub members_ended: usize,
     /// Nothing is left to end. Otherwise the same call goes on.
@@ -100,7 +101,12 @@ impl Admin {
         for key in &keys {
             self.revoke_key(actor, *key).await?;
         }
-        Ok(keys.len())
+        let left = CHANGES_MAX - keys.len();
+        let tokens = self.administration().monitor_tokens_not_revoked(id, left).await?;
+        for token in &tokens {
+            self.revoke_monitor_token(actor, *token).await?;
+        }
+        Ok(keys.len() + tokens.len())
     }
 
     async fn end_members(&self, actor: Actor, id: TenantId) -> Result<usize, AdminError> {

@@ -11,6 +11,7 @@ pub mod fields;
 pub mod first;
 pub mod key_policy;
 pub mod keys;
+pub mod monitor_tokens;
 pub mod people;
 pub mod projects;
 pub mod settings;

@@ -37,6 +37,9 @@ vocabulary! {
     KEY_REVOKED = "sealog.key_revoked", "api_key", "warning", "An API key was revoked.";
     KEY_ROLLED = "sealog.key_rolled", "api_key", "warning",
         "An API key replaced another, which expires at the given time.";
+    MONITOR_TOKEN_CREATED = "sealog.monitor_token_created", "api_key", "warning",
+        "A monitor token was created: it reads proofs of one chain and no events.";
+    MONITOR_TOKEN_REVOKED = "sealog.monitor_token_revoked", "api_key", "warning", "A monitor token was revoked.";
     KEY_POLICY_CHANGED = "sealog.key_policy_changed", "api_key", "warning",
         "The maximum lifetime of new API keys was set or removed.";
     SETTINGS_CHANGED = "sealog.settings_changed", "configuration", "warning",
