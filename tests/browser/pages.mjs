@@ -66,6 +66,8 @@ const LINES = [
   { route: "/app/o/{organisation}/keys", as: "owner" },
   { route: "/app/o/{organisation}/keys", as: "owner", query: "?new=1", name: "a new one" },
   { route: "/app/o/{organisation}/keys", as: "auditor", name: "auditor" },
+  { route: "/app/o/{organisation}/monitor-tokens", as: "owner" },
+  { route: "/app/o/{organisation}/monitor-tokens", as: "owner", query: "?new=1", name: "a new one" },
   { route: "/app/o/{organisation}/projects", as: "owner" },
   { route: "/app/o/{organisation}/members", as: "owner" },
   { route: "/app/o/{organisation}/members/{person}", as: "owner" },

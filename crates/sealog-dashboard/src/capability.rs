@@ -15,6 +15,8 @@ pub enum Capability {
     /// Create and revoke them.
     TestKeys,
     LiveKeys,
+    /// See, create and revoke tokens of outsiders who watch a chain.
+    MonitorTokens,
     ViewProjects,
     ManageProjects,
     ManageMembers,
@@ -49,6 +51,7 @@ pub const CAPABILITIES: &[(Capability, [bool; 5])] = &[
     (Capability::ViewKeys,      [YES, YES, YES, NO,  YES]),
     (Capability::TestKeys,      [YES, YES, YES, NO,  NO]),
     (Capability::LiveKeys,      [YES, YES, NO,  NO,  NO]),
+    (Capability::MonitorTokens, [YES, NO,  NO,  NO,  NO]),
     (Capability::ViewProjects,  [YES, YES, NO,  NO,  NO]),
     (Capability::ManageProjects, [YES, YES, NO,  NO,  NO]),
     (Capability::ManageMembers, [YES, YES, NO,  NO,  NO]),

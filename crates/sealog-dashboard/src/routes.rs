@@ -12,12 +12,12 @@ use crate::pages::{
     case, case_history, case_holidays, case_identifiers, case_identity, case_register, cases, new_case,
 };
 use crate::pages::{case_add, case_package, case_response, case_review, case_search};
-use crate::pages::{invitation, keys, member, members, new_action, overview, permalink, projects, reset};
+use crate::pages::{invitation, keys, member, members, monitor_tokens, new_action, overview, permalink};
+use crate::pages::{projects, reset, settings, unsubscribe};
 use crate::pages::{
     saved_views, shortcuts, start, system_log, tail, theme, usage, verification, verification_all,
     verification_run,
 };
-use crate::pages::{settings, unsubscribe};
 use crate::routing::{self, Route, rows};
 use crate::sign_in;
 
@@ -129,6 +129,9 @@ static ROUTES: &[Route<Dashboard>] = rows! {
     POST "/app/o/{organisation}/keys/create" Needs::Member(Capability::TestKeys) => keys::create;
     POST "/app/o/{organisation}/keys/roll" Needs::Member(Capability::TestKeys) => keys::roll;
     POST "/app/o/{organisation}/keys/revoke" Needs::Member(Capability::TestKeys) => keys::revoke;
+    GET "/app/o/{organisation}/monitor-tokens" Needs::Member(Capability::MonitorTokens) => monitor_tokens::show;
+    POST "/app/o/{organisation}/monitor-tokens/create" Needs::Member(Capability::MonitorTokens) => monitor_tokens::create;
+    POST "/app/o/{organisation}/monitor-tokens/revoke" Needs::Member(Capability::MonitorTokens) => monitor_tokens::revoke;
     GET "/app/o/{organisation}/usage" Needs::Member(Capability::ViewUsage) => usage::show;
     GET "/app/o/{organisation}/projects" Needs::Member(Capability::ViewProjects) => projects::show;
     POST "/app/o/{organisation}/projects/create" Needs::Member(Capability::ManageProjects) => projects::create;

@@ -61,6 +61,8 @@ struct Page<'a> {
     /// Shown this once.
     created: Option<CreatedKey>,
     may_create: bool,
+    /// Where monitor tokens are, for those who may have them.
+    monitor_tokens: Option<String>,
     may_create_live: bool,
     projects: Vec<(String, String)>,
     name: &'a str,
@@ -105,15 +107,16 @@ struct Sheet {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     Active,
     Expired,
     Revoked,
 }
 
 impl State {
-    fn of(key: &ApiKey, now_ms: u64) -> State {
-        match (key.revoked_at_ms, key.expires_at_ms) {
+    /// Also of a monitor token.
+    pub(crate) fn of(revoked_at_ms: Option<u64>, expires_at_ms: Option<u64>, now_ms: u64) -> State {
+        match (revoked_at_ms, expires_at_ms) {
             (Some(_), _) => State::Revoked,
             (None, Some(end)) if end <= now_ms => State::Expired,
             _ => State::Active,
@@ -145,7 +148,7 @@ impl<'a> Page<'a> {
             app.service.control.member_addresses(place.tenant.id, makers).await.map_err(of_control)?;
         let requests = app.service.control.key_requests(ids, now_ms).await.map_err(of_control)?;
         let row = |(key, project): &(ApiKey, String)| {
-            let state = State::of(key, now_ms);
+            let state = State::of(key.revoked_at_ms, key.expires_at_ms, now_ms);
             let may_change = state == State::Active && place.may(needed(key.mode));
             let change = |what: &str| format!("{here}?{at}{what}={}", key.id.0);
             Row {
@@ -192,6 +195,9 @@ impl<'a> Page<'a> {
             form: new_form(app),
             created: None,
             may_create: place.may(Capability::TestKeys),
+            monitor_tokens: place
+                .may(Capability::MonitorTokens)
+                .then(|| format!("/app/o/{}/monitor-tokens", place.tenant.id)),
             may_create_live: place.may(Capability::LiveKeys),
             projects,
             name: asked.field("name"),
@@ -218,12 +224,12 @@ fn shown_name(key: &ApiKey, state: State) -> String {
     }
 }
 
-fn name_of_person(known: &[(PersonId, String)], id: PersonId) -> String {
+pub(crate) fn name_of_person(known: &[(PersonId, String)], id: PersonId) -> String {
     let found = known.iter().find(|(known, _)| *known == id);
     found.map_or_else(|| "Former member".into(), |(_, email)| visible(email))
 }
 
-fn new_form(app: &Dashboard) -> Uuid {
+pub(crate) fn new_form(app: &Dashboard) -> Uuid {
     let mut bytes = [0; 16];
     app.service.world.fill_random(&mut bytes);
     Uuid::from_random(bytes)
@@ -321,7 +327,7 @@ pub(crate) async fn create(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
 }
 
 /// The end of a day as an input of the service, nothing for no end.
-fn last_day(text: &str) -> Result<Option<String>, &'static str> {
+pub(crate) fn last_day(text: &str) -> Result<Option<String>, &'static str> {
     if text.is_empty() {
         return Ok(None);
     }

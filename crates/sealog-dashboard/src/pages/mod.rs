@@ -36,6 +36,7 @@ pub(crate) mod invitation;
 pub(crate) mod keys;
 pub(crate) mod member;
 pub(crate) mod members;
+pub(crate) mod monitor_tokens;
 pub(crate) mod new_action;
 pub(crate) mod new_case;
 pub(crate) mod notice_list;

@@ -10,6 +10,7 @@ mod figures;
 mod harness;
 mod keys;
 mod members;
+mod monitor_tokens;
 mod notices;
 mod ops;
 mod ops_accounts;

@@ -9,6 +9,7 @@ use sealog_core::query::encode_cursor;
 
 const ALL: &[Role] = &Role::ALL;
 const MANAGERS: &[Role] = &[Role::Owner, Role::Admin];
+const OWNERS: &[Role] = &[Role::Owner];
 const TEST_KEYS: &[Role] = &[Role::Owner, Role::Admin, Role::Developer];
 const EXPORTS: &[Role] = &[Role::Owner, Role::Admin, Role::PrivacyOfficer, Role::Auditor];
 /// Who opens cases and takes their steps.
@@ -124,6 +125,9 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("POST", "/app/o/{organisation}/keys/create", false, TEST_KEYS),
     ("POST", "/app/o/{organisation}/keys/roll", false, TEST_KEYS),
     ("POST", "/app/o/{organisation}/keys/revoke", false, TEST_KEYS),
+    ("GET", "/app/o/{organisation}/monitor-tokens", false, OWNERS),
+    ("POST", "/app/o/{organisation}/monitor-tokens/create", false, OWNERS),
+    ("POST", "/app/o/{organisation}/monitor-tokens/revoke", false, OWNERS),
     ("GET", "/app/o/{organisation}/projects", false, MANAGERS),
     ("POST", "/app/o/{organisation}/projects/create", false, MANAGERS),
     ("POST", "/app/o/{organisation}/projects/rename", false, MANAGERS),

@@ -92,6 +92,8 @@ fn pages(stage: &Stage) -> Vec<Response> {
             format!("{organisation}/actions/entry?action=user.login"),
             format!("{organisation}/actions/new"),
             format!("{organisation}/keys"),
+            format!("{organisation}/monitor-tokens"),
+            format!("{organisation}/monitor-tokens?new=1"),
             format!("{organisation}/projects"),
             format!("{organisation}/members"),
             format!("{organisation}/members/{}", person_id(1).0),
