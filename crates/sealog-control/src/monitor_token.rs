@@ -1,5 +1,5 @@
 //! Monitor tokens: each reads proofs of one live chain, and neither reads nor writes events. In a table of
-//! their own: whatever looks up a key finds none of them.
+//! their own: no look-up of a key finds one.
 
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId};
 use sealog_core::key::KeyState;

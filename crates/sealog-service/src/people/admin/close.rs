@@ -16,7 +16,8 @@ use super::people::MemberUpdate;
 use super::{Actor, Admin, AdminError, FieldError, fields};
 use crate::records::system_chain::actions;
 
-/// Keys and monitor tokens that one call revokes, and memberships that it ends: each is a change of its own on the disk.
+/// Keys and monitor tokens that one call revokes, and memberships that it ends: each is a change of its own
+/// on the disk.
 pub const CHANGES_MAX: usize = 100;
 /// Open cases that a refusal names.
 const CASES_NAMED_MAX: usize = 10;

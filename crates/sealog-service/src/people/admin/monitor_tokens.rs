@@ -28,7 +28,8 @@ pub enum Watched {
 pub struct MonitorTokenInput {
     pub name: String,
     pub expires_at: Option<String>,
-    /// The form that a person sends. Sent again, it makes no second token: the id of the token follows from it.
+    /// The form that a person sends. Sent again, it makes no second token: the id of the token follows from
+    /// it.
     pub form: Option<Uuid>,
 }
 
