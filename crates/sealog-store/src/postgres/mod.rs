@@ -23,6 +23,7 @@ mod migrate;
 mod numbers;
 mod options;
 mod pool;
+mod progress;
 mod queue;
 mod reader;
 mod retention;

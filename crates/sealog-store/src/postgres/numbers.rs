@@ -14,7 +14,7 @@
 //! as it is, or as 0 or a higher one after another change. Which transactions are in progress plays no part.
 //! `docs/adr/0040-a-feed-on-citus.md` has the rest: failovers, moves, and what it costs.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::time::Instant;
 
@@ -25,12 +25,11 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row};
 
 use super::error::{damaged, explain};
-use super::feed::{Found, PAGE_ROWS, Page, Progress, Seen};
 use super::inner::Inner;
 use super::pool::Session;
+use super::progress::{Found, Number, Numbers, PAGE_ROWS, Page, Progress, Seen};
 use super::reader;
 use super::rows::{self, Id, signed, unsigned};
-use super::store::has_function;
 use crate::error::StoreError;
 use crate::feed::{Change, Scope};
 
@@ -57,9 +56,9 @@ pub(super) const FEED: &str = "CREATE TABLE IF NOT EXISTS sealog.feed (
 
 const ARGUMENTS: &str = "uuid, uuid[]";
 
-/// Numbers those of these chains that have changed. Rows that an append holds are left out: it would wait, and
-/// chains that are numbered already would wait with it. Nothing waits for a disk: what a crash takes back,
-/// the next life shows.
+/// Numbers those of these chains that have changed. Rows that an append holds are left out: it would wait,
+/// and chains that are numbered already would wait with it. Nothing waits for a disk: what a crash takes
+/// back, the next life shows.
 fn body() -> String {
     format!(
         "
@@ -101,18 +100,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $${}$$",
 
 /// Whether the database has what this needs.
 pub(super) async fn is_there(session: &Session) -> Result<bool, Error> {
-    has_function(session, "number_changes", ARGUMENTS, &body()).await
+    session.has_function("number_changes", ARGUMENTS, &body()).await
 }
-
-/// The last number of a bucket, and in which life it was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Number {
-    pub(super) life: [u8; 16],
-    pub(super) number: u64,
-}
-
-/// By bucket.
-pub(super) type Numbers = BTreeMap<u16, Number>;
 
 /// The row of a counter.
 #[derive(Clone, Debug)]
@@ -269,7 +258,8 @@ async fn number(inner: &Inner, scope: Scope) -> Result<(Vec<Counter>, usize), St
         counters_before.iter().filter_map(|counter| Some((shard(counter.key)?, counter.key))).collect();
     let mut by_bucket: HashMap<Id, Vec<Id>> = HashMap::new();
     for chain in &chains {
-        // A shard that was split since `migrate --citus` may have no counter; its chains are read all the same.
+        // A shard that was split since `migrate --citus` may have no counter; its chains are read all the
+        // same.
         if let Some(key) = shard(*chain).and_then(|shard| keys.get(&shard)) {
             by_bucket.entry(*key).or_default().push(*chain);
         }

@@ -116,6 +116,13 @@ pub(super) enum Prepared {
 }
 
 impl Session {
+    /// Whether the database has this function, with exactly this body: that of another version is none.
+    pub(super) async fn has_function(&self, name: &str, arguments: &str, body: &str) -> Result<bool, Error> {
+        let sql = "SELECT count(*) > 0 FROM pg_proc WHERE oid = to_regprocedure($1) AND prosrc = $2";
+        let name = format!("sealog.{name}({arguments})");
+        Ok(self.query(sql, &[Type::TEXT, Type::TEXT], &[&name, &body]).await?[0].get(0))
+    }
+
     pub(super) async fn connect(target: &Target) -> Result<Session, StoreError> {
         Session::try_connect(target).await.map_err(|error| match error {
             Unconnected::Unusable(problem) => StoreError::Unavailable(problem),

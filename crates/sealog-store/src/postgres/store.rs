@@ -318,7 +318,7 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
 
 async fn has_append_function(session: &Session) -> Result<bool, OpenError> {
     let (arguments, body) = (statements::append_arguments(), statements::append_body());
-    let has = has_function(session, "append_group", &arguments, &body).await;
+    let has = session.has_function("append_group", &arguments, &body).await;
     let has = has.map_err(|error| OpenError::of(&error))?;
     if !has {
         tracing::warn!(
@@ -326,18 +326,6 @@ async fn has_append_function(session: &Session) -> Result<bool, OpenError> {
         );
     }
     Ok(has)
-}
-
-/// Whether the database has this function, with exactly this body: that of another version is none.
-pub(super) async fn has_function(
-    session: &Session,
-    name: &str,
-    arguments: &str,
-    body: &str,
-) -> Result<bool, Error> {
-    let sql = "SELECT count(*) > 0 FROM pg_proc WHERE oid = to_regprocedure($1) AND prosrc = $2";
-    let name = format!("sealog.{name}({arguments})");
-    Ok(session.query(sql, &[Type::TEXT, Type::TEXT], &[&name, &body]).await?[0].get(0))
 }
 
 /// Settings without which an acknowledgement is worth nothing. As this role sees them: a role or a database
