@@ -134,7 +134,7 @@ pub enum Value {
 macro_rules! params {
     ($($value:expr),* $(,)?) => { &[$($crate::db::Value::from($value)),*] };
 }
-pub use crate::params;
+pub use params;
 
 macro_rules! value_from {
     ($($type:ty: |$value:ident| $made:expr;)*) => {

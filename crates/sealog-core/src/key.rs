@@ -19,7 +19,7 @@ fn prefix(mode: Mode) -> &'static str {
     }
 }
 
-/// Of a monitor token. [`parse_authorization`] does not know it: no route that takes a key takes such a token.
+/// Of a monitor token. [`parse_authorization`] does not know it: no route that takes a key takes a token.
 const MONITOR_PREFIX: &str = "sm_live_";
 
 /// Makes a key from random bytes. Shown once, stored only as its hash.

@@ -19,8 +19,6 @@ use super::tables::{self, Builder, Kept};
 use super::{Inner, Pass, Stopped, Trees};
 use crate::log::salt_keys::RootKeys;
 
-/// A pass with so many events is followed by the next one at once.
-pub(super) const PENDING_LEAVES: u64 = 250_000;
 /// Bytes of events that are read at a time. One event may be larger.
 pub(super) const READ_BYTES: usize = 1 << 20;
 /// Leaves that are kept in memory before they are written: 1 MiB of hashes.

@@ -37,6 +37,8 @@ pub use schema::TREES;
 /// The folder of a data directory with both databases.
 pub const FOLDER: &str = "trust";
 
+/// A pass with so many events is followed by the next one at once.
+const PENDING_LEAVES: u64 = 250_000;
 /// The builder steps back for everything else.
 const NICENESS: i32 = 10;
 /// Reads for proofs that may wait for a thread.
@@ -253,7 +255,7 @@ impl Trees {
             let before = said.take();
             match passed {
                 // So much has arrived during this pass that the next one begins at once.
-                Ok(Pass::Done { leaves, .. }) if leaves >= build::PENDING_LEAVES => continue,
+                Ok(Pass::Done { leaves, .. }) if leaves >= PENDING_LEAVES => continue,
                 Ok(_) => {}
                 Err(StoreError::Closing) => return,
                 Err(error) => {
