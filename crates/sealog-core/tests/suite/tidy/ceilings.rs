@@ -9,20 +9,20 @@ use super::{cycles, files_under, metadata, name, packages, read, root};
 /// Lines of code: no comments, no blank lines, no tests. Templates, styles and scripts are lines, too.
 const LINES: [(&str, usize); 19] = [
     ("sealog", 6_900),
-    ("sealog-backup", 6_700),
+    ("sealog-backup", 6_800),
     ("sealog-bench", 6_700),
     ("sealog-cases", 5_700),
-    ("sealog-cli", 6_200),
+    ("sealog-cli", 6_300),
     ("sealog-client", 4_400),
     ("sealog-control", 9_200),
     ("sealog-core", 3_600),
-    ("sealog-dashboard", 15_600),
+    ("sealog-dashboard", 15_900),
     ("sealog-docs", 1_200),
     ("sealog-engine", 600),
     ("sealog-formats", 1_600),
     ("sealog-server", 6_400),
     ("sealog-service", 10_900),
-    ("sealog-store", 19_600),
+    ("sealog-store", 20_000),
     ("sealog-testing", 2_400),
     ("sealog-tlog", 3_600),
     ("sealog-trust", 3_300),
@@ -31,7 +31,7 @@ const LINES: [(&str, usize); 19] = [
 const ENDS: [&str; 5] = ["rs", "html", "css", "js", "sql"];
 
 /// Crates that `sealog` is compiled of, its own among them.
-const CRATES: usize = 250;
+const CRATES: usize = 253;
 
 #[test]
 fn no_crate_has_more_lines_than_its_ceiling() {
