@@ -184,9 +184,30 @@ pub(crate) fn copy_file(from: &Path, to: &Path) -> Result<BTreeSet<ProjectId>, D
 
 /// As [`copy_file`], of any schema.
 pub(crate) fn copy_any_file(from: &Path, to: &Path) -> Result<(), DbError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(from, flags)?;
+    let db = Connection::open_with_flags(
+        from,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
     db.busy_timeout(BUSY_TIMEOUT)?;
+    match copy_all(&db, to) {
+        // Readers that share a file need an index beside it, for which a full disk may have no room. A file
+        // that no server has open is read alone, without it.
+        Err(DbError::Failed(_) | DbError::Final(_)) => {
+            drop(db);
+            copy_alone(from, to)
+        }
+        copied => copied,
+    }
+}
+
+/// Fails while another process has the file open.
+fn copy_alone(from: &Path, to: &Path) -> Result<(), DbError> {
+    let db = Connection::open_with_flags(
+        from,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
+    db.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     copy_all(&db, to)
 }
 

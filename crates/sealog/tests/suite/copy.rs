@@ -132,6 +132,7 @@ fn furnish(control: &Control) {
     }
     wait(control.revoke_key(KeyId(Uuid([1; 16])), 77, Records::none())).unwrap();
     wait(control.keys_used(vec![KeyUse::once(KeyId(Uuid([2; 16])), 66)])).unwrap();
+    create_token(control, 1);
     let action = sealog_core::catalog::CustomAction {
         action: "invoice.approved".into(),
         description: Some("d".into()),
@@ -502,22 +503,9 @@ fn go_on<S: Store>(Opened { control, store }: &Opened<S>, how: &str) {
             drop(wait(control.update_project(ProjectId(Uuid([1; 16])), change, Records::none())).unwrap());
         }
         "a revoked key" => drop(wait(control.revoke_key(KeyId(Uuid([2; 16])), 88, Records::none())).unwrap()),
-        "a monitor token" => {
-            let new = NewMonitorToken {
-                id: MonitorTokenId(Uuid([2; 16])),
-                tenant_id: TenantId(Uuid([1; 16])),
-                project_id: ProjectId(Uuid([1; 16])),
-                name: "m".into(),
-                digest: Hash([8; 32]),
-                prefix: "sm_live_0123".into(),
-                expires_at_ms: None,
-                created_at_ms: 9,
-                created_by: None,
-            };
-            wait(control.create_monitor_token(new, vec![])).unwrap().unwrap();
-        }
+        "a monitor token" => create_token(control, 2),
         "a revoked monitor token" => {
-            let id = MonitorTokenId(Uuid([2; 16]));
+            let id = MonitorTokenId(Uuid([1; 16]));
             wait(control.revoke_monitor_token(id, 88, Records::none())).unwrap().unwrap();
         }
         "a tenant" => {
@@ -549,14 +537,29 @@ fn go_on<S: Store>(Opened { control, store }: &Opened<S>, how: &str) {
     }
 }
 
+fn create_token(control: &Control, n: u8) {
+    let new = NewMonitorToken {
+        id: MonitorTokenId(Uuid([n; 16])),
+        tenant_id: TenantId(Uuid([1; 16])),
+        project_id: ProjectId(Uuid([1; 16])),
+        name: format!("m{n}"),
+        digest: Hash([0x80 + n; 32]),
+        prefix: "sm_live_0123".into(),
+        expires_at_ms: None,
+        created_at_ms: 9,
+        created_by: None,
+    };
+    wait(control.create_monitor_token(new, vec![])).unwrap().unwrap();
+}
+
 /// One after the other, and what is said of each: that it is newer, and of a name that nobody can know.
 const WAYS: [(&str, &str); 9] = [
     ("a name", "add --replace-accounts"),
     ("frameworks", "the target has a change of frameworks"),
-    ("a revoked key", "the target has a revocation (of the key"),
-    ("a monitor token", "the target has a monitor token"),
     ("a revoked monitor token", "the target has a revocation (of the monitor token"),
+    ("a revoked key", "the target has a revocation (of the key"),
     ("a member", "the target has a member"),
+    ("a monitor token", "the target has a monitor token"),
     ("a tenant", "the target has a tenant"),
     ("a chain", "the target has a chain that the source does not have"),
     ("an event", "121 events in the target but only 120 in the source"),
