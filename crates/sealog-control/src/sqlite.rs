@@ -189,15 +189,13 @@ pub(crate) fn copy_any_file(from: &Path, to: &Path) -> Result<(), DbError> {
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     db.busy_timeout(BUSY_TIMEOUT)?;
-    match copy_all(&db, to) {
-        // Readers that share a file need an index beside it, for which a full disk may have no room. A file
-        // that no server has open is read alone, without it.
-        Err(DbError::Failed(_) | DbError::Final(_)) => {
-            drop(db);
-            copy_alone(from, to)
-        }
-        copied => copied,
+    // Readers that share a file need an index beside it, for which a full disk may have no room. A file that
+    // no server has open is read alone, without it.
+    if db.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).is_err() {
+        drop(db);
+        return copy_alone(from, to);
     }
+    copy_all(&db, to)
 }
 
 /// Fails while another process has the file open.
