@@ -12,7 +12,7 @@ from schemathesis import HookContext
 REQUEST_ID = re.compile(r"^req_[0-7][0-9A-HJKMNP-TV-Z]{25}$")
 
 # A request that fits its schema may still be refused for what no schema can say: a name that is not registered, a cursor of another list,
-# two parameters that do not go together, a time before 1970, a name that is taken.
+# two parameters that do not go together, a time before 1970, a name that is taken, a chain with all the tokens that it may have.
 BEYOND_SCHEMAS = (
     ("action/invalid", ""),
     ("action/requires_framework", ""),
@@ -24,6 +24,8 @@ BEYOND_SCHEMAS = (
     ("validation/invalid_field", "action must not contain control characters"),
     ("validation/invalid_field", "action must not begin with the reserved prefix"),
     ("validation/invalid_field", "email is already a member of this tenant"),
+    ("validation/invalid_field", "name belongs to another active token of this chain"),
+    ("validation/invalid_field", "name cannot be given: the chain has"),
     ("validation/invalid_field", "trial_ends_at must be an ISO 8601 time"),
     ("validation/invalid_field", "expires_at must be an ISO 8601 time"),
 )
