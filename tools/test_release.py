@@ -1,17 +1,33 @@
-"""What scripts/release refuses before it builds anything, and what scripts/sbom says of the programs."""
+"""What scripts/release refuses before it builds anything, what it makes around programs that take no time to build, and what scripts/sbom says of the programs."""
 
+import hashlib
 import json
+import os
 import pathlib
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def run(*command, cwd=ROOT):
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+def run(*command, cwd=ROOT, **more):
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, **more)
+
+
+# Stands in for cargo-zigbuild: two programs that say what they are, as it puts them. All else is cargo's.
+CARGO = """#!/bin/bash
+set -euo pipefail
+[ "$1" = zigbuild ] || exec CARGO "$@"
+to="$CARGO_TARGET_DIR/x86_64-unknown-linux-gnu/release"
+mkdir -p "$to"
+for program in sealog sealog-verify; do
+  printf '#include <stdio.h>\\n#include <string.h>\\nint main(int n, char **a) { if (n < 2 || strcmp(a[1], "--version")) return 1; return puts("%s VERSION (%s, release)") < 0; }\\n' "$program" "${SAYS:-$SEALOG_COMMIT}" >"$to/$program.c"
+  cc -g -fno-ident -Wl,--build-id=none -o "$to/$program" "$to/$program.c"
+done
+"""
 
 
 class Release(unittest.TestCase):
@@ -64,6 +80,114 @@ class Release(unittest.TestCase):
 
     def test_a_key_that_cannot_be_read_stops_it_first(self):
         self.assertIn("cannot read the key", self.refused("1.2.3", "--key", "no-such-key"))
+
+
+class Artefacts(unittest.TestCase):
+    """Of a copy of this tree, with a program in place of the one that takes an hour to build."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.home = pathlib.Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, cls.home)
+        cls.tree = cls.home / "tree"
+        files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        for name in filter(None, files.split("\0")):
+            (cls.tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, cls.tree / name)
+        for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "all"]):
+            subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.example", *command], cwd=cls.tree, check=True)
+        cls.commit = run("git", "rev-parse", "--short=12", "HEAD", cwd=cls.tree).stdout.strip()
+        cls.version = next(line.split('"')[1] for line in (ROOT / "Cargo.toml").read_text().splitlines() if line.startswith("version = "))
+        tools = cls.tree / "target/venv-release"
+        (tools / "bin").mkdir(parents=True)
+        shutil.copy(ROOT / "tools/release/requirements.txt", tools / "installed-from")
+        cargo = tools / "bin/cargo"
+        cargo.write_text(CARGO.replace("CARGO ", shutil.which("cargo") + " ").replace("VERSION", cls.version))
+        cargo.chmod(0o755)
+
+    def setUp(self):
+        self.room = pathlib.Path(tempfile.mkdtemp(dir=self.home))
+
+    def release(self, output, *arguments, **more):
+        return run("scripts/release", self.version, "--output", str(output), *arguments, cwd=self.tree, **more)
+
+    def test_a_release_has_all_its_files_with_sums_and_a_signature_and_is_the_same_twice(self):
+        key = self.room / "key"
+        self.assertEqual(run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)).returncode, 0)
+        output = self.room / "out"
+        output.mkdir()
+        # Whoever builds it may keep files from others.
+        done = self.release(output, "--key", str(key), "--twice", umask=0o077)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("two builds, the same bytes", done.stderr)
+        self.assertEqual(done.stdout, f"{output}\n")
+        name, version = f"sealog-{self.version}-linux-amd64", self.version
+        programs = [f"{name}.tar.gz", f"{name}-symbols.tar.gz", f"sealog-verify-{version}-linux-amd64", f"sealog_{version}_amd64.deb"]
+        papers = [f"sealog-{version}.cdx.json", f"sealog-verify-{version}.cdx.json", "RELEASE-NOTES.md"]
+        self.assertEqual({file.name for file in output.iterdir()}, {*programs, *papers, "SHA256SUMS", "SHA256SUMS.sig"})
+        self.assertEqual([file.name for file in self.room.iterdir() if file.name.startswith("out")], ["out"], "nothing beside it")
+
+        sums = dict(reversed(line.split("  ")) for line in (output / "SHA256SUMS").read_text().splitlines())
+        self.assertEqual(sums, {file: hashlib.sha256((output / file).read_bytes()).hexdigest() for file in programs + papers})
+        (self.room / "signers").write_text("release@sealog " + key.with_suffix(".pub").read_text())
+        check = ["ssh-keygen", "-Y", "verify", "-n", "sealog-release", "-f", str(self.room / "signers"), "-I", "release@sealog"]
+        for text, code in [((output / "SHA256SUMS").read_text(), 0), ("another text", 255)]:
+            self.assertEqual(run(*check, "-s", str(output / "SHA256SUMS.sig"), input=text).returncode, code)
+
+        with tarfile.open(output / f"{name}.tar.gz") as archive:
+            members = {member.name.removeprefix(f"{name}/"): member for member in archive.getmembers() if member.isfile()}
+            verify = archive.extractfile(members["sealog-verify"]).read()
+        self.assertEqual(set(members), {"sealog", "sealog-verify", "LICENSE", "README.md", "CHANGELOG.md", "sealog.toml", "sealog.service"})
+        at = int(run("git", "log", "-1", "--format=%ct", cwd=self.tree).stdout)
+        for file, member in members.items():
+            mode = 0o755 if file.startswith("sealog") and "." not in file else 0o644
+            self.assertEqual((member.uid, member.gid, member.mtime, oct(member.mode)), (0, 0, at, oct(mode)), file)
+        alone = output / f"sealog-verify-{version}-linux-amd64"
+        self.assertEqual(alone.read_bytes(), verify)
+        self.assertEqual(run(str(alone), "--version").stdout, f"sealog-verify {version} ({self.commit}, release)\n")
+        self.assertNotIn("debug_info", run("readelf", "--sections", "--wide", str(alone)).stdout)
+        for file in [*programs[2:], *papers]:
+            self.assertNotIn(str(self.home).encode(), (output / file).read_bytes(), f"{file} names a directory of this machine")
+
+        deb = str(output / f"sealog_{version}_amd64.deb")
+        fields = run("dpkg-deb", "--field", deb).stdout
+        self.assertIn(f"Version: {version}\n", fields)
+        self.assertIn("data.tar.xz", run("ar", "t", deb).stdout, "a release is compressed")
+        for line in run("dpkg-deb", "--contents", deb).stdout.splitlines():
+            self.assertTrue(line.startswith(("-rw-r--r-- root/root", "-rwxr-xr-x root/root", "drwxr-xr-x root/root")), line)
+        self.assertEqual((output / "RELEASE-NOTES.md").read_text().splitlines()[0], self.notes()[0])
+
+    def notes(self):
+        section = (ROOT / "CHANGELOG.md").read_text().split(f"\n## [{self.version}]", 1)[1].split("\n## [", 1)[0]
+        return [line for line in section.splitlines()[1:] if line]
+
+    def test_a_program_that_says_another_commit_is_not_released(self):
+        done = self.release(self.room / "out", env={**os.environ, "SAYS": "unknown commit"})
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(f'the program says "sealog {self.version} (unknown commit, release)"', done.stderr)
+        self.assertEqual(list(self.room.iterdir()), [], "nothing is left")
+
+    def test_a_disk_that_fills_during_a_release_leaves_no_part_of_one(self):
+        disk = self.room / "disk"
+        disk.mkdir()
+        if run("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)).returncode != 0:
+            self.skipTest("no small file system can be mounted here")
+        self.addCleanup(run, "umount", str(disk))
+        whole = self.release(self.room / "whole")
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        pages = sum(-(-file.stat().st_size // 4096) for file in (self.room / "whole").iterdir())
+        # It has room for the first file, for some, for all but the last, and for all.
+        for left, code in [(1, None), (pages // 2, None), (pages - 2, None), (8 * pages, 0)]:
+            run("mount", "-o", f"remount,size={4 * left}k", str(disk))
+            done = self.release(disk / "out")
+            if code == 0:
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual({file.name for file in (disk / "out").iterdir()}, {file.name for file in (self.room / "whole").iterdir()})
+            else:
+                self.assertNotEqual(done.returncode, 0, f"{left} pages")
+                self.assertIn("No space left on device", done.stderr)
+                self.assertIn(f"{disk}/out was not made", done.stderr)
+                self.assertEqual(list(disk.iterdir()), [], "and it takes no room")
 
 
 class Sbom(unittest.TestCase):
