@@ -83,10 +83,15 @@ BEGIN
 
     IF to_regclass('sealog_log.migrations') IS NOT NULL THEN
     REVOKE ALL ON ALL TABLES IN SCHEMA sealog_log FROM sealog_node;
-    -- Rights in sealog_log: likewise. Root keys of salts are only ever added.
+    -- Rights in sealog_log: likewise. Root keys of salts, and entries of the signed log, are only ever added.
     GRANT USAGE ON SCHEMA sealog_log TO sealog_node;
     GRANT SELECT ON ALL TABLES IN SCHEMA sealog_log TO sealog_node;
-    GRANT INSERT ON sealog_log.salt_keys TO sealog_node;
+    GRANT INSERT ON sealog_log.salt_keys, sealog_log.entries TO sealog_node;
+    -- A tile grows by a hash, a key is retired, a head is published again.
+    GRANT INSERT, UPDATE ON sealog_log.tiles, sealog_log.log_keys, sealog_log.published TO sealog_node;
+    -- Of old snapshots the last of each hour and day stays. Their checkpoints are removed with them, never changed.
+    GRANT INSERT, DELETE ON sealog_log.checkpoints, sealog_log.heads TO sealog_node;
+    GRANT INSERT, UPDATE, DELETE ON sealog_log.snapshots, sealog_log.state TO sealog_node;
     -- End of rights in sealog_log.
     END IF;
 END

@@ -6,12 +6,14 @@ mod opened;
 pub mod restoring_mark;
 mod service;
 mod settings;
+mod trust;
 
 pub use opened::{OpenOptions, Opened, Place, Unopened};
-pub use sealog_tlog::trees::Lag;
+pub use sealog_tlog::log as trust_log;
+pub use sealog_tlog::trees;
 pub use service::Service;
 pub use settings::{Intervals, Settings};
+pub use trust::Trust;
 
 /// What this program keeps beside the events, each in a database of its own.
-pub const SCHEMAS: [&sealog_control::Schema; 3] =
-    [&sealog_control::SCHEMA, &sealog_tlog::trees::TREES, &sealog_tlog::log::LOG];
+pub const SCHEMAS: [&sealog_control::Schema; 3] = [&sealog_control::SCHEMA, &trees::TREES, &trust_log::LOG];

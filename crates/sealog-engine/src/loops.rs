@@ -38,13 +38,13 @@ impl Service {
             Loop::new("case_events", || self.case_forward.run()),
             Loop::new("case_reminders", || self.case_reminders.watch()),
             Loop::new("reminders", || self.reminders.watch()),
-            Loop::new("trees", || self.watch_trees()),
+            Loop::new("trust", || self.watch_trust()),
         ]
     }
 
-    async fn watch_trees(&self) {
-        if let Some(trees) = &self.settings.trees {
-            trees.watch(self.settings.intervals.trees_every).await;
+    async fn watch_trust(&self) {
+        if let Some(trust) = &self.settings.trust {
+            trust.watch().await;
         }
     }
 

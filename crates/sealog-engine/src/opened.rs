@@ -9,9 +9,11 @@ use sealog_store::embedded::{self, EmbeddedStore};
 use sealog_store::postgres::{self, PostgresStore};
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Store, StoreError};
+use sealog_tlog::log::Settings as TrustSettings;
 use sealog_tlog::trees::Trees;
 
 use crate::restoring_mark;
+use crate::trust::Trust;
 
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,18 +155,16 @@ impl Opened {
         }
     }
 
-    /// The trees of its chains, which are made where there are none.
-    pub fn trees(&self, world: Arc<dyn World>) -> Result<Trees, Unopened> {
+    /// The trees of its chains and its signed log, which are made where there are none. Blocks.
+    pub fn trust(&self, settings: TrustSettings, world: Arc<dyn World>) -> Result<Trust, Unopened> {
         let trees = match &self.kind {
-            Kind::Embedded(store) => Trees::embedded(store, world),
-            Kind::Postgres(store) => Trees::on_postgres(store, world),
+            Kind::Embedded(store) => Trees::embedded(store, Arc::clone(&world)),
+            Kind::Postgres(store) => Trees::on_postgres(store, Arc::clone(&world)),
         };
-        trees.map_err(|error| Unopened {
-            problem: error.to_string(),
-            may_pass: error.may_pass(),
-            locked: false,
-            is_setting: false,
-        })
+        let cannot =
+            |problem: String, may_pass| Unopened { problem, may_pass, locked: false, is_setting: false };
+        let trees = trees.map_err(|error| cannot(error.to_string(), error.may_pass()))?;
+        Trust::open(trees, settings, world).map_err(|error| cannot(error.to_string(), error.may_pass()))
     }
 
     pub fn control(&self) -> &Arc<Control> {

@@ -26,6 +26,7 @@ use sealog_store::Store;
 use sealog_store::world::World;
 
 use crate::settings::Settings;
+use crate::trust::Trust;
 
 /// Everything that requests, pages and background loops share: one for each process.
 pub struct Service {
@@ -58,12 +59,14 @@ pub struct Service {
 }
 
 impl Service {
-    /// What is wrong with the trees, in words for the operator. Events are accepted all the same.
-    pub fn trees_trouble(&self) -> Option<String> {
-        let stopped = self.settings.trees.as_ref().map_or(0, |trees| trees.lag().stopped);
-        (stopped > 0).then(|| {
-            format!("the trees of {stopped} chains stopped growing; the log names them and says why")
-        })
+    /// Trees, store log and signer; None with `trust.enabled = false`.
+    pub fn trust(&self) -> Option<&Arc<Trust>> {
+        self.settings.trust.as_ref()
+    }
+
+    /// What is wrong with the trees and the store log, in words for the operator.
+    pub fn trust_trouble(&self) -> Vec<String> {
+        self.trust().map_or_else(Vec::new, |trust| trust.trouble())
     }
 
     pub fn new(

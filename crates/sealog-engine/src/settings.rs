@@ -7,7 +7,8 @@ use sealog_core::plan::Plan;
 use sealog_service::evidence::verification::Schedule;
 use sealog_service::ingest::geo::Geo;
 use sealog_service::people::mail::Smtp;
-use sealog_tlog::trees::Trees;
+
+use crate::trust::Trust;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -22,8 +23,8 @@ pub struct Settings {
     pub verification: Option<Schedule>,
     /// How long test events are kept; 0 for ever.
     pub test_retention_days: u32,
-    /// Without them, chains have no trees.
-    pub trees: Option<Arc<Trees>>,
+    /// Without it, chains have no trees and nothing is published about them.
+    pub trust: Option<Arc<Trust>>,
     pub intervals: Intervals,
 }
 
@@ -37,7 +38,7 @@ impl Settings {
             plans: Plan::defaults(),
             verification: None,
             test_retention_days: 0,
-            trees: None,
+            trust: None,
             intervals: Intervals::default(),
         }
     }
@@ -63,8 +64,6 @@ pub struct Intervals {
     pub mail_attempt_max: Duration,
     /// For what ends soon.
     pub reminders_every: Duration,
-    /// For events that are in no tree yet.
-    pub trees_every: Duration,
     /// See [`Supervision::new`]. Does nothing, but in tests.
     pub at_begin: fn(&'static str),
 }
@@ -82,7 +81,6 @@ impl Default for Intervals {
             case_reminders_every: Duration::from_secs(15 * 60),
             mail_attempt_max: Duration::from_secs(60),
             reminders_every: Duration::from_secs(60),
-            trees_every: Duration::from_secs(60),
             at_begin: |_| {},
         }
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use hyper::{HeaderMap, Response, StatusCode};
 use sealog_core::id::{Mode, RequestId};
 use sealog_core::reject::{CODES, Code, Reject};
-use sealog_engine::Lag;
+use sealog_engine::trees::Lag;
 use sealog_service::records::heads::ahead;
 use sealog_store::StoreError;
 use sealog_store::stats::HistogramView;
@@ -252,8 +252,8 @@ async fn render(app: &App) -> Result<String, StoreError> {
     for (name, count) in app.service.supervision.restarts().into_iter().chain(store.loop_restarts.clone()) {
         text.sample("sealog_background_restarts_total", &format!("loop=\"{name}\""), count);
     }
-    if let Some(trees) = &app.service.settings.trees {
-        trees_of_chains(&mut text, &trees.lag());
+    if let Some(trust) = app.service.trust() {
+        trees_of_chains(&mut text, &trust.trees.lag());
     }
     if app.replication.is_some() {
         text.family(

@@ -28,7 +28,7 @@ impl LastAnswer {
         store: &dyn Store,
         keys: &dyn KeyAccess,
         peer: Option<&Peer>,
-        trees_trouble: Option<String>,
+        trust_trouble: Vec<String>,
         may_know: impl FnOnce() -> bool,
     ) -> Response<Body> {
         let Err(error) = store.ready().and_then(|()| keys.ready()) else {
@@ -38,7 +38,7 @@ impl LastAnswer {
             let notices = store.notices();
             let mut degraded = store.degraded();
             degraded.extend(peer.and_then(Peer::trouble));
-            degraded.extend(trees_trouble);
+            degraded.extend(trust_trouble);
             let mut body = json!({ "ready": true });
             if !notices.is_empty() {
                 body["notices"] = notices.into();

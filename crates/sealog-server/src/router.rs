@@ -158,7 +158,7 @@ async fn answer(app: Arc<App>, operation: Operation, mut asked: Asked) -> Answer
             // The reason in full names paths, hosts and chains.
             let may_know =
                 || is_local(peer, headers, &app.config.trusted_proxies) || app.auth.operator(headers).is_ok();
-            let (peer, trouble) = (app.config.peer.as_deref(), app.service.trees_trouble());
+            let (peer, trouble) = (app.config.peer.as_deref(), app.service.trust_trouble());
             Ok(app.last_ready.answer(&*app.service.store, &*app.keys, peer, trouble, may_know))
         }
         Operation::Metrics => {

@@ -8,5 +8,8 @@
 //! `log` is the store's identity: what was signed, and the root keys of the salts, which no rebuild brings
 //! back.
 
+mod heads;
 pub mod log;
 pub mod trees;
+
+pub use heads::BuiltHeads;

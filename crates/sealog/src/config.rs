@@ -10,6 +10,9 @@ use std::sync::Arc;
 use clap::{Arg, ArgMatches, Command};
 use ipnet::IpNet;
 use sealog_cli::exit::Failure;
+use sealog_engine::trees::FOLDER;
+use sealog_engine::trust_log::Settings as TrustSettings;
+use sealog_engine::trust_log::keys::{KeyFile, Origin};
 use sealog_engine::{OpenOptions, Place};
 use sealog_server::config::{Config, LimitConfig};
 use sealog_server::peer::Peer;
@@ -356,8 +359,8 @@ pub(crate) struct Settings {
     pub allow_unsafe_storage: bool,
     pub exit_on_store_failure: bool,
     pub clock_strict: bool,
-    /// Whether chains have trees.
-    pub trust_enabled: bool,
+    /// How the heads of chains are published and signed; None if they are not.
+    pub trust: Option<TrustSettings>,
     /// What the cases of a tenant may take of the disk.
     pub case_bytes_max: Option<u64>,
     pub log_level: tracing::Level,
@@ -807,6 +810,9 @@ impl Values {
                 text.parse().ok().filter(|nodes| *nodes > 0)
             })?,
         };
+        let data_dir =
+            self.required("data_dir", "a path", |text| (!text.is_empty()).then(|| PathBuf::from(text)))?;
+        let trust = self.trust(&store, &data_dir, base_url.as_deref())?;
         Ok(Settings {
             given: None,
             listen,
@@ -814,8 +820,7 @@ impl Values {
             redirect_listen,
             ops,
             store,
-            data_dir: self
-                .required("data_dir", "a path", |text| (!text.is_empty()).then(|| PathBuf::from(text)))?,
+            data_dir,
             allow_unsafe_storage: self
                 .required("allow_unsafe_storage", "true or false", |text| text.parse().ok())?,
             exit_on_store_failure: self.required("on_store_failure", "exit or stay", |text| match text {
@@ -828,7 +833,7 @@ impl Values {
                 Some((mb > 0).then_some(mb << 20))
             })?,
             clock_strict: self.required("clock.strict", "true or false", |text| text.parse().ok())?,
-            trust_enabled: self.required("trust.enabled", "true or false", |text| text.parse().ok())?,
+            trust,
             log_level: self.required("log_level", "error, warn, info or debug", |text| match text {
                 "error" => Some(tracing::Level::ERROR),
                 "warn" => Some(tracing::Level::WARN),
@@ -871,6 +876,32 @@ impl Values {
             }
         }
         Ok(Some(Arc::new(tls)))
+    }
+
+    /// Keys are made at the first start on the embedded store, and given on PostgreSQL.
+    fn trust(
+        &self,
+        store: &Place,
+        data_dir: &Path,
+        base_url: Option<&str>,
+    ) -> Result<Option<TrustSettings>, ConfigError> {
+        if !self.required("trust.enabled", "true or false", |text| text.parse::<bool>().ok())? {
+            return Ok(None);
+        }
+        let key = |name: &str| {
+            let path = data_dir.join(FOLDER).join(name);
+            (*store == Place::Embedded).then_some(KeyFile { path, origin: Origin::Made })
+        };
+        let host = base_url.and_then(|url| url.split_once("://")).map(|(_, host)| host.to_owned());
+        Ok(Some(TrustSettings {
+            log_key: key("log.key"),
+            service_key: key("service.key"),
+            origin: None,
+            host,
+            state_copy: None,
+            interval_s: 60,
+            max_delay_s: 600,
+        }))
     }
 
     fn schedule(&self) -> Result<Option<Schedule>, ConfigError> {

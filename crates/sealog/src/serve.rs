@@ -78,9 +78,9 @@ pub(crate) fn serve(
     let Some((store, mut stop)) = main.block_on(open_store(&settings, &world))? else {
         return Ok(ExitCode::SUCCESS);
     };
-    if settings.trust_enabled {
-        let trees = store.trees(Arc::clone(&world)).map_err(sealog_backup::unopened)?;
-        settings.service.trees = Some(Arc::new(trees));
+    if let Some(trust) = settings.trust.take() {
+        let trust = store.trust(trust, Arc::clone(&world)).map_err(sealog_backup::unopened)?;
+        settings.service.trust = Some(Arc::new(trust));
     }
     let (listener, address) = main.block_on(async { listen_alone(settings.listen) })?;
     let metrics =

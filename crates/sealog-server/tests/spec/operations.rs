@@ -268,7 +268,7 @@ const LOOPS: [&str; 17] = [
     "runner",
     "schedule",
     "sign_ins",
-    "trees",
+    "trust",
 ];
 
 #[test]

@@ -57,6 +57,10 @@ impl SaltRoots {
         SaltRoots { database, world }
     }
 
+    pub(crate) fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
     /// The keys of these chains, those that have one. Blocks.
     pub fn find(&self, chains: &[ChainId]) -> Result<HashMap<ChainId, RootKeys>, StoreError> {
         let mut found = HashMap::new();

@@ -47,6 +47,9 @@ pub trait HeadSource: Send + Sync {
     /// in a new process, the next call must return the same changes again. None while trees of existing
     /// events are still being built: no snapshot is made before they are complete.
     fn heads(&self) -> Result<Option<Vec<TreeHead>>, StoreError>;
+
+    /// A snapshot has taken what the last call returned, so the next one need not return it again.
+    fn published(&self) {}
 }
 
 /// What an operator sets about signing.
@@ -137,6 +140,13 @@ impl fmt::Display for SignerError {
 }
 
 impl std::error::Error for SignerError {}
+
+impl SignerError {
+    /// Nobody has to change anything for it to work later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, SignerError::Store(StoreError::Unavailable(_) | StoreError::Deadline))
+    }
+}
 
 impl From<KeyError> for SignerError {
     fn from(error: KeyError) -> SignerError {
@@ -700,6 +710,7 @@ impl Signer {
         let made = self.log.snapshot(&place, now_ms, &heads)?;
         self.turned_ms.store(self.world.boot_ms(), Ordering::Relaxed);
         let Some(snapshot) = made else { return Ok(Turn::Raced) };
+        source.published();
         for finding in &snapshot.findings {
             tracing::error!(%finding, "a chain does not continue what was published; it is not published any more");
         }
@@ -788,28 +799,19 @@ impl Signer {
 
     // ---- The loop ---------------------------------------------------------------------------------------
 
-    /// Makes snapshots until it is dropped. What was begun is finished by the next start.
-    pub async fn run(self: &Arc<Self>, source: &Arc<dyn HeadSource>) {
-        loop {
-            let (signer, source) = (Arc::clone(self), Arc::clone(source));
-            let turn = tokio::task::spawn_blocking(move || signer.turn(&*source)).await;
-            tokio::time::sleep(self.after(turn.ok())).await;
-        }
-    }
-
-    fn after(&self, turn: Option<Result<Turn, SignerError>>) -> Duration {
+    /// Makes a snapshot if one is due, and returns how long to wait for the next turn. Blocks.
+    pub fn step(&self, source: &dyn HeadSource) -> Duration {
         let interval = Duration::from_secs(self.settings.interval_s);
-        match turn {
-            Some(Ok(Turn::Early(ms))) => Duration::from_millis(ms),
-            Some(Ok(Turn::CaughtUp(_))) => Duration::ZERO,
-            Some(Ok(Turn::Made { .. })) => Duration::from_millis(1).max(self.until_due(interval)),
-            Some(Ok(Turn::Building | Turn::Raced | Turn::Idle)) => RETRY.min(interval),
-            Some(Err(error)) => {
+        match self.turn(source) {
+            Ok(Turn::Early(ms)) => Duration::from_millis(ms),
+            Ok(Turn::CaughtUp(_)) => Duration::ZERO,
+            Ok(Turn::Made { .. }) => Duration::from_millis(1).max(self.until_due(interval)),
+            Ok(Turn::Building | Turn::Raced | Turn::Idle) => RETRY.min(interval),
+            Err(SignerError::Store(StoreError::Closing)) => RETRY,
+            Err(error) => {
                 tracing::error!(%error, "cannot sign the store log; retrying");
                 RETRY
             }
-            // It panicked, and the panic was logged where it happened.
-            None => RETRY,
         }
     }
 

@@ -17,7 +17,6 @@ mod tables;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use sealog_control::OpenError;
 use sealog_control::database::Database;
@@ -30,15 +29,13 @@ use sealog_store::{Store, StoreError};
 use sealog_trust::leaf::Tag;
 use sealog_trust::merkle::ProofError;
 
-use crate::log::LOG;
 use crate::log::salt_keys::SaltRoots;
+use crate::log::{LOG, StoreLog};
 pub use schema::TREES;
 
 /// The folder of a data directory with both databases.
 pub const FOLDER: &str = "trust";
 
-/// A pass with so many events is followed by the next one at once.
-const PENDING_LEAVES: u64 = 250_000;
 /// The builder steps back for everything else.
 const NICENESS: i32 = 10;
 /// Reads for proofs that may wait for a thread.
@@ -156,6 +153,15 @@ impl From<StoreError> for TreeError {
     }
 }
 
+impl From<TreeError> for StoreError {
+    fn from(error: TreeError) -> StoreError {
+        match error {
+            TreeError::Store(error) => error,
+            other => StoreError::Control(other.to_string()),
+        }
+    }
+}
+
 /// Figures of the builder, for `/metrics`.
 #[derive(Debug, Default)]
 struct Figures {
@@ -228,6 +234,11 @@ impl Trees {
         }
     }
 
+    /// The store log, in the same database as the root keys of the salts.
+    pub fn store_log(&self) -> StoreLog {
+        StoreLog::over(Arc::clone(self.inner.salts.database()))
+    }
+
     /// The root keys of the salts.
     pub fn salts(&self) -> &SaltRoots {
         &self.inner.salts
@@ -243,30 +254,6 @@ impl Trees {
             stopped: read(stopped),
             leaves: read(leaves),
             failures: read(failures),
-        }
-    }
-
-    /// Builds for as long as the process runs. A pass that failed is made again, and so is one that another
-    /// node was in the way of.
-    pub async fn watch(&self, every: Duration) {
-        let mut said = None;
-        loop {
-            let passed = self.pass().await;
-            let before = said.take();
-            match passed {
-                // So much has arrived during this pass that the next one begins at once.
-                Ok(Pass::Done { leaves, .. }) if leaves >= PENDING_LEAVES => continue,
-                Ok(_) => {}
-                Err(StoreError::Closing) => return,
-                Err(error) => {
-                    // A store that cannot be followed says so once.
-                    if before.as_ref() != Some(&error) {
-                        tracing::error!(%error, "failed to bring the trees of the chains up to date; retrying");
-                    }
-                    said = Some(error);
-                }
-            }
-            tokio::time::sleep(every).await;
         }
     }
 

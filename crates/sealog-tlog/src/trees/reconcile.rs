@@ -15,7 +15,7 @@ use sealog_trust::salt::Walk;
 use super::build::{READ_BYTES, unread};
 use super::edge::{Edge, leaf_of};
 use super::tables::Builder;
-use super::{Inner, Stopped, TreeError, Trees};
+use super::{Inner, Stopped, Trees};
 use crate::log::salt_keys::RootKeys;
 
 impl Trees {
@@ -101,7 +101,7 @@ impl Trees {
         let (chain, size) = (edge.chain, edge.size());
         let kept = self
             .on_builder(move |inner| {
-                inner.nodes(chain, size, &[Node { level: 0, index: seq - 1 }]).map_err(of_tree)
+                inner.nodes(chain, size, &[Node { level: 0, index: seq - 1 }]).map_err(StoreError::from)
             })
             .await?;
         Ok(made.is_some() && made == kept.first().copied())
@@ -112,15 +112,8 @@ impl Inner {
     /// The right edge of the first leaves of a tree.
     fn range_at(&self, edge: &Edge, size: u64) -> Result<CompactRange, StoreError> {
         let plan = Plan::root(size).map_err(|error| StoreError::Control(error.to_string()))?;
-        let peaks = self.nodes(edge.chain, edge.size(), plan.nodes()).map_err(of_tree)?;
+        let peaks = self.nodes(edge.chain, edge.size(), plan.nodes())?;
         CompactRange::from_peaks(size, peaks)
             .ok_or_else(|| StoreError::Control("a tree has other nodes than its size needs".into()))
-    }
-}
-
-fn of_tree(error: TreeError) -> StoreError {
-    match error {
-        TreeError::Store(error) => error,
-        other => StoreError::Control(other.to_string()),
     }
 }
