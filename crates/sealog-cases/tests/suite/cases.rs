@@ -286,6 +286,7 @@ on_both_stores! {
     a_key_holder_cannot_keep_an_event_of_a_case_out_of_the_chain
     a_second_writer_is_refused_and_shown_what_the_first_has_done
     reminders_go_out_once_for_each_date
+    a_panic_over_one_case_keeps_no_other_organisation_from_its_reminder
 }
 
 /// Everything that can be done to a case, to its end.
@@ -738,6 +739,74 @@ fn the_register_has_dates_and_answers_and_is_safe_in_a_spreadsheet() {
     for text in SUBJECT {
         assert!(!csv.contains(text), "{text}");
     }
+}
+
+/// A clock that panics the first time it is asked.
+#[derive(Debug)]
+struct PanicsFirst {
+    world: Arc<StillWorld>,
+    has_panicked: AtomicBool,
+}
+
+impl World for PanicsFirst {
+    fn now_ms(&self) -> u64 {
+        assert!(self.has_panicked.swap(true, Ordering::SeqCst), "asked for by a test");
+        self.world.now_ms()
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        self.world.fill_random(bytes);
+    }
+}
+
+fn a_panic_over_one_case_keeps_no_other_organisation_from_its_reminder(stage: &Stage) {
+    const OTHER: TenantId = TenantId(Uuid([2; 16]));
+    let tenant = NewTenant {
+        id: OTHER,
+        name: "Bank".into(),
+        plan: "entry".into(),
+        contact_email: None,
+        billing: Billing { trial_ends_at_ms: None, billing_active: true },
+        created_at_ms: MORNING_MS,
+    };
+    stage.wait(stage.control.create_tenant(tenant, vec![])).unwrap();
+    let stranger = NewPerson {
+        id: person(9),
+        email: "person9@example.com".into(),
+        password_hash: None,
+        verified: true,
+        created_at_ms: MORNING_MS,
+    };
+    let officer = NewMember {
+        tenant_id: OTHER,
+        person: stranger,
+        role: Role::PrivacyOfficer,
+        grants: Grants::default(),
+        ends_at_ms: None,
+        created_at_ms: MORNING_MS,
+    };
+    stage.wait(stage.control.add_member(officer, Records::none())).unwrap().unwrap();
+    let scope = ScopeInput::default();
+    let open = |by, tenant| stage.wait(stage.desk.open(by, tenant, &intake(), &scope, NOTE)).unwrap();
+    let (first, second) = (open(person(1), TENANT), open(person(9), OTHER));
+    stage.world.set(MORNING_MS + 10 * DAY_MS);
+    let told = || {
+        let due = stage.notices().into_iter().filter(|notice| notice.template == "case_due");
+        let of_case = |notice: Notice| notice.key.split('/').nth(1).unwrap().to_owned();
+        due.map(of_case).collect::<std::collections::BTreeSet<String>>()
+    };
+    let reminders = CaseReminders {
+        control: Arc::clone(&stage.control),
+        notifier: Notifier::new(&stage.control, Arc::clone(&stage.world) as _),
+        world: Arc::new(PanicsFirst { world: Arc::clone(&stage.world), has_panicked: false.into() }),
+        every: Duration::from_secs(600),
+    };
+    assert_eq!(stage.wait(reminders.pass(None)), Ok(None));
+    let both = [first.id, second.id].map(|id| id.0.to_string());
+    assert_eq!(told(), [both[1].clone()].into());
+    // The next pass finds what the panic has cost.
+    assert_eq!(stage.wait(reminders.pass(None)), Ok(None));
+    assert_eq!(told(), both.into());
 }
 
 #[test]
