@@ -4,6 +4,9 @@
 //! file that takes room and holds nothing. When less than a little is left, it is removed before a change
 //! that may use it (see [`Room`](crate::db::Room)), and made again when there is room. Until then, all other
 //! changes are refused: whoever comes first must not use it up.
+//!
+//! What a disk says of its room may be wrong: another program fills it in the same moment, or a quota ends
+//! before the disk does. A change that may use the reserve and is refused is made a second time, with it.
 
 use std::io;
 use std::path::PathBuf;
@@ -26,6 +29,9 @@ pub(crate) struct Reserve {
     dir: PathBuf,
     path: PathBuf,
     held: bool,
+    /// The disk has refused a change although it says that it has room, as one with a quota does. Until it
+    /// takes what is reserved again, it has none.
+    is_refusing: bool,
 }
 
 impl Reserve {
@@ -33,7 +39,7 @@ impl Reserve {
     pub(crate) fn open(disk: Arc<dyn Disk>, dir: PathBuf, name: &str) -> Reserve {
         let path = dir.join(format!("{name}.reserve"));
         let held = disk.open(&path).and_then(|file| file.length()).is_ok_and(|length| length == BYTES);
-        Reserve { disk, dir, path, held }
+        Reserve { disk, dir, path, held, is_refusing: false }
     }
 
     /// Whether there is hardly room for a change.
@@ -43,9 +49,12 @@ impl Reserve {
 
     /// Whether there is room for changes that are not for a full disk: what is reserved is there, and some
     /// more.
-    pub(crate) fn is_for_all(&self) -> bool {
+    pub(crate) fn is_for_all(&mut self) -> bool {
+        if self.is_refusing {
+            self.keep();
+        }
         let wanted = if self.held { LOW_BYTES } else { 2 * BYTES };
-        self.disk.free_bytes(&self.dir).is_ok_and(|free| free >= wanted)
+        !self.is_refusing && self.disk.free_bytes(&self.dir).is_ok_and(|free| free >= wanted)
     }
 
     /// Whether something large leaves enough for events and for changes. A disk that does not say is taken at
@@ -56,7 +65,17 @@ impl Reserve {
 
     /// Makes room for a change, if it takes that. Whether it has.
     pub(crate) fn release_if_low(&mut self) -> bool {
-        if !self.held || !self.is_low() {
+        self.is_low() && self.release()
+    }
+
+    /// Makes room for a change that the disk has refused. Whether it has.
+    pub(crate) fn release_for_refused(&mut self) -> bool {
+        self.is_refusing = true;
+        self.release()
+    }
+
+    fn release(&mut self) -> bool {
+        if !self.held {
             return false;
         }
         self.held = false;
@@ -78,7 +97,7 @@ impl Reserve {
             return;
         }
         match self.take() {
-            Ok(()) => self.held = true,
+            Ok(()) => (self.held, self.is_refusing) = (true, false),
             Err(error) => {
                 tracing::warn!(%error, "failed to reserve space for control data; retrying with the next change");
                 let _ = self.disk.remove(&self.path);

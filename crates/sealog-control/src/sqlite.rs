@@ -125,7 +125,10 @@ impl File {
             }
         }
         // SQLite has one writer at a time, so every change has its place in one order.
-        let made = transact(db, act);
+        let made = match (room, &mut *reserve) {
+            (Room::Reserve, Some(reserve)) => transact_with(reserve, db, act),
+            _ => transact(db, act),
+        };
         // What is in the write-ahead log is durable: the caller has its answer whether or not it could be
         // copied into the file. On a full disk it is copied at once, so that the next change begins it anew
         // and it takes no more room than it has.
@@ -277,6 +280,30 @@ fn transact<T>(
     Ok(value)
 }
 
+/// As [`transact`]. Where the disk is full behind the look at it, the same statements are made once more with
+/// what is reserved: nobody else has changed anything in between, so they do the same.
+fn transact_with<T>(
+    reserve: &mut Reserve,
+    db: &mut Connection,
+    act: impl FnOnce(&mut dyn Db) -> Result<T, DbError>,
+) -> Result<T, DbError> {
+    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut noted = Noted { statements: Statements(&transaction), made: Vec::new() };
+    let value = act(&mut noted)?;
+    let made = noted.made;
+    // Changes are small: SQLite writes nothing of them before this.
+    match transaction.commit() {
+        Err(error) if is_full(&error) && reserve.release_for_refused() => {}
+        committed => return committed.map(|()| value).map_err(DbError::from),
+    }
+    transact(db, |db| made.iter().try_for_each(|(sql, params)| db.execute(sql, params).map(drop)))?;
+    Ok(value)
+}
+
+fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+}
+
 /// SQLite would do this by itself, but says nothing when it fails.
 fn checkpoint(db: &Connection, pages_max: i32) -> Result<(), DbError> {
     const ALL: Option<&str> = None;
@@ -325,6 +352,24 @@ impl Db for Statements<'_> {
             rows.push(Row::new(Arc::clone(&columns), values.collect::<Result<_, _>>()?));
         }
         Ok(rows)
+    }
+}
+
+/// Keeps the statements that have changed something.
+struct Noted<'a> {
+    statements: Statements<'a>,
+    made: Vec<(String, Vec<Value>)>,
+}
+
+impl Db for Noted<'_> {
+    fn execute(&mut self, sql: &str, params: &[Value]) -> Result<u64, DbError> {
+        let changed = self.statements.execute(sql, params)?;
+        self.made.push((sql.to_owned(), params.to_vec()));
+        Ok(changed)
+    }
+
+    fn query(&mut self, sql: &str, params: &[Value]) -> Result<Vec<Row>, DbError> {
+        self.statements.query(sql, params)
     }
 }
 

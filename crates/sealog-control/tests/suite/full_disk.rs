@@ -1,6 +1,9 @@
 //! A disk that is full: keys can still be revoked, and the store can be started. On a small file system,
 //! where the machine lets us mount one.
 
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sealog_control::*;
@@ -8,6 +11,7 @@ use sealog_core::catalog::FrameworkSet;
 use sealog_core::event::Draft;
 use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::plan::Billing;
+use sealog_store::embedded::disk::{Disk, DiskFile, RealDisk};
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::{Store, StoreError};
 use sealog_testing::mounted::Mounted;
@@ -212,6 +216,68 @@ fn on_a_full_disk_nobody_else_uses_up_the_room_for_signing_in_and_revoking() {
         if number % 20 == 0 {
             others();
         }
+    }
+    std::fs::remove_file(mounted.at.join("rest")).unwrap();
+    create_key(&control, 200).unwrap();
+}
+
+/// A disk whose quota ends before it does: it says that it has room, and takes nothing.
+#[derive(Debug)]
+struct Boasting(RealDisk);
+
+impl Disk for Boasting {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.0.open(path)
+    }
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.0.create(path)
+    }
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.create_dir(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.0.list(dir)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.remove(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.sync_dir(dir)
+    }
+    fn free_bytes(&self, _: &Path) -> io::Result<u64> {
+        Ok(1 << 40)
+    }
+}
+
+/// The same where another program fills the disk between the look at it and the commit.
+#[test]
+fn the_first_change_after_the_disk_has_filled_unseen_is_made_again_with_what_is_reserved() {
+    let Some(mounted) = Mounted::new(160) else { return };
+    let options = Options { disk: Arc::new(Boasting(RealDisk)), ..Options::default() };
+    let store = EmbeddedStore::open(&mounted.at.join("data"), &options).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    create_tenant(&control);
+    for number in 0..100 {
+        create_key(&control, number).unwrap();
+    }
+    mounted.fill("rest", 0);
+    assert_eq!(mounted.free(), 0);
+    for number in 0..100 {
+        let record = NewRecord { id: Uuid([number; 16]), draft: "x".repeat(1000), created_at_ms: 1 };
+        let revoked = control.revoke_key(KeyId(Uuid([number; 16])), 7, Records::of(vec![record]));
+        let revoked = wait(revoked).unwrap();
+        assert!(revoked.is_some_and(|key| key.revoked_at_ms == Some(7)), "key {number}");
+        // What was released for these is for nobody else.
+        assert_eq!(create_key(&control, 100 + number), Err(StoreError::NoRoom));
+    }
+    drop(control);
+    let control = Control::embedded(&store).unwrap();
+    for number in 0..100 {
+        let access = wait(control.access(Hash([number; 32]))).unwrap();
+        assert!(access.is_some_and(|access| access.key.revoked_at_ms == Some(7)), "key {number}");
     }
     std::fs::remove_file(mounted.at.join("rest")).unwrap();
     create_key(&control, 200).unwrap();
