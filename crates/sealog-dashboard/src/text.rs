@@ -21,6 +21,11 @@ pub(crate) fn moment(timestamp_ms: u64) -> String {
     format!("{} {} UTC", day(timestamp_ms), clock_ms(timestamp_ms))
 }
 
+/// `15 Nov 2026 09:37 UTC`, where nobody compares seconds.
+pub(crate) fn minute(timestamp_ms: u64) -> String {
+    format!("{} {} UTC", day(timestamp_ms), &iso_ms(timestamp_ms)[11..16])
+}
+
 /// `15 Nov 2026`
 pub(crate) fn day(timestamp_ms: u64) -> String {
     const MONTHS: [&str; 12] =
@@ -143,6 +148,7 @@ mod tests {
     #[test]
     fn times_and_numbers_read_as_people_write_them() {
         assert_eq!(moment(1794735458208), "15 Nov 2026 09:37:38.208 UTC");
+        assert_eq!(minute(1794735458208), "15 Nov 2026 09:37 UTC");
         assert_eq!((day(0), clock_ms(86_399_999)), ("1 Jan 1970".into(), "23:59:59.999".into()));
         assert_eq!([0, 999, 1000, 1234567].map(number), ["0", "999", "1,000", "1,234,567"]);
     }

@@ -20,7 +20,7 @@ use crate::gate::of_control;
 use crate::layout::{Current, Shell};
 use crate::problem::{Problem, of_admin};
 use crate::request::{Asked, Place, html, html_with, see_other};
-use crate::text::{day, moment, number, visible};
+use crate::text::{day, minute, number, visible};
 use crate::views;
 
 /// Keys stay listed for ever: a page has so many, and older ones are on the next.
@@ -160,7 +160,7 @@ impl<'a> Page<'a> {
                 created_by: key
                     .created_by
                     .map_or_else(|| "Operator".into(), |id| name_of_person(&makers, id)),
-                last_used: key.last_used_at_ms.map_or("Never".into(), moment),
+                last_used: key.last_used_at_ms.map_or("Never".into(), minute),
                 requests: number(
                     requests.iter().find(|(id, _)| *id == key.id).map_or(0, |(_, count)| *count),
                 ),
@@ -243,7 +243,7 @@ async fn sheet(app: &Dashboard, key: &ApiKey, is_roll: bool) -> Result<Sheet, Pr
         id: key.id.0.to_string(),
         name: visible(&key.name),
         prefix: key.prefix.clone(),
-        last_used: key.last_used_at_ms.map_or("Never".into(), moment),
+        last_used: key.last_used_at_ms.map_or("Never".into(), minute),
         requests: number(requests.first().map_or(0, |(_, count)| *count)),
         expires: String::new(),
         error: None,

@@ -17,7 +17,7 @@ use crate::layout::{Current, Shell};
 use crate::pages::keys::{State, last_day, name_of_person, new_form};
 use crate::problem::{Problem, of_admin};
 use crate::request::{Asked, html, html_with, see_other};
-use crate::text::{day, moment, visible};
+use crate::text::{day, minute, visible};
 
 /// Tokens stay listed for ever: a page has so many, and older ones are on the next.
 const TOKENS_ON_PAGE: usize = 100;
@@ -88,7 +88,7 @@ impl Sheet {
 }
 
 fn last_used(token: &MonitorToken) -> String {
-    token.last_used_at_ms.map_or("Never".into(), moment)
+    token.last_used_at_ms.map_or("Never".into(), minute)
 }
 
 impl<'a> Page<'a> {
