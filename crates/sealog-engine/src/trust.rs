@@ -20,8 +20,8 @@ const WAITING_MAX: usize = 1000;
 /// What a read counts in its queue. They are all small.
 const COST: usize = 4 << 10;
 
-/// The trees and the signed log of a store. Proofs of a chain come from [`Trust::trees`], everything about the
-/// log from [`Trust::read`].
+/// The trees and the signed log of a store. Proofs of a chain come from [`Trust::trees`], everything about
+/// the log from [`Trust::read`].
 #[derive(Debug)]
 pub struct Trust {
     pub trees: Arc<Trees>,

@@ -2,8 +2,8 @@
 //! chains, and whose tree is signed.
 //!
 //! [`StoreLog`] has the tables, and all reads that routes serve. [`Signer`] has the keys and makes
-//! snapshots; [`Signer::step`] is a round of the supervised loop. [`TreeHead`]s come from a [`HeadSource`], the builder
-//! of the trees. `docs/adr/0039-one-signed-log.md` gives the reasons.
+//! snapshots; [`Signer::step`] is a round of the supervised loop. [`TreeHead`]s come from a [`HeadSource`],
+//! the builder of the trees. `docs/adr/0039-one-signed-log.md` gives the reasons.
 
 pub mod keys;
 mod reads;
