@@ -1,7 +1,7 @@
 //! The test vectors are what is checked in, and every implementation agrees with them.
 
 #[allow(dead_code)]
-#[path = "../../examples/vectors.rs"]
+#[path = "../../examples/trust_vectors.rs"]
 pub(crate) mod written;
 
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ fn the_files_are_what_the_example_writes() {
         let stored = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             stored == text,
-            "{} is out of date; `cargo run -p sealog-trust --example vectors` writes it",
+            "{} is out of date; `cargo run -p sealog-trust --example trust_vectors` writes it",
             path.display()
         );
     }

@@ -16,7 +16,7 @@ fn the_file_is_what_the_example_writes() {
         let stored = std::fs::read_to_string(written::root().join(&name)).unwrap_or_default();
         assert!(
             stored == text,
-            "{name} is out of date; `cargo run -p sealog-trust --example vectors` writes it"
+            "{name} is out of date; `cargo run -p sealog-trust --example trust_vectors` writes it"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Writes the test vectors of trees, notes and proofs: `cargo run -p sealog-trust --example vectors`.
+//! Writes the test vectors of trees, notes and proofs: `cargo run -p sealog-trust --example trust_vectors`.
 //! `vectors/trust/README.md` says what they are.
 //!
 //! What is to come out is written here as it was thought out: each case names its result. Only hashes and
