@@ -67,6 +67,29 @@ parameters! {
 }
 
 parameters! {
+    /// Parameters of `GET /tlog/v1/store/checkpoint`.
+    SnapshotParameter {
+        At "at"
+    }
+}
+
+parameters! {
+    /// Parameters of `GET /tlog/v1/store/proof`.
+    EntryParameter {
+        Index "index"
+        Size "size"
+    }
+}
+
+parameters! {
+    /// Parameters of proofs that one tree begins another.
+    GrowthParameter {
+        From "from"
+        To "to"
+    }
+}
+
+parameters! {
     /// Parameters of lists without filters.
     PageParameter {
         Cursor "cursor"
@@ -198,6 +221,78 @@ impl SeqRange {
         }
         Ok(SeqRange { from, to: to.min(from.saturating_add(VERIFY_EVENTS_MAX - 1)) })
     }
+}
+
+/// An entry of a log, in the tree of a size that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryInTree {
+    pub index: u64,
+    pub size: u64,
+}
+
+/// Two sizes of one tree, the older one first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    pub from: u64,
+    pub to: u64,
+}
+
+/// The index of an entry, where the query names one.
+pub fn parse_at(query: &str) -> Result<Option<u64>, Reject> {
+    SnapshotParameter::read(query)?
+        .first()
+        .map(|(parameter, value)| tree_number(parameter.as_str(), value))
+        .transpose()
+}
+
+impl EntryInTree {
+    pub fn parse(query: &str) -> Result<EntryInTree, Reject> {
+        let (mut index, mut size) = (None, None);
+        for (parameter, value) in EntryParameter::read(query)? {
+            let number = tree_number(parameter.as_str(), &value)?;
+            match parameter {
+                EntryParameter::Index => index = Some(number),
+                EntryParameter::Size => size = Some(number),
+            }
+        }
+        let index = required(EntryParameter::Index.as_str(), index)?;
+        let size = required(EntryParameter::Size.as_str(), size)?;
+        if index >= size {
+            return Err(invalid("index", "must be below size"));
+        }
+        Ok(EntryInTree { index, size })
+    }
+}
+
+impl Growth {
+    pub fn parse(query: &str) -> Result<Growth, Reject> {
+        let (mut from, mut to) = (None, None);
+        for (parameter, value) in GrowthParameter::read(query)? {
+            let number = tree_number(parameter.as_str(), &value)?;
+            match parameter {
+                GrowthParameter::From => from = Some(number),
+                GrowthParameter::To => to = Some(number),
+            }
+        }
+        let from = required(GrowthParameter::From.as_str(), from)?;
+        let to = required(GrowthParameter::To.as_str(), to)?;
+        if from > to {
+            return Err(invalid("to", "must not be below from"));
+        }
+        Ok(Growth { from, to })
+    }
+}
+
+fn required(name: &str, number: Option<u64>) -> Result<u64, Reject> {
+    number.ok_or_else(|| invalid(name, "is missing"))
+}
+
+/// A size or an index of a tree. It has one spelling, as in the formats of logs.
+fn tree_number(name: &str, value: &str) -> Result<u64, Reject> {
+    const PROBLEM: &str = "must be a number from 0 to 9223372036854775807 without leading zeros";
+    let right = value.bytes().all(|byte| byte.is_ascii_digit()) && (value == "0" || !value.starts_with('0'));
+    let number = value.parse().ok().filter(|number| right && i128::from(*number) <= SEQ_MAX);
+    number.ok_or_else(|| invalid(name, PROBLEM))
 }
 
 /// The cursor for the events below this `chain_seq`, for lists of this chain. A page may end where none of

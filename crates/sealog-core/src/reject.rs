@@ -117,6 +117,9 @@ codes! {
     ReadNotFound "read/not_found" 404 false
         "The key's project has no event with this log_id."
         "Check the log_id, and that the key belongs to the event's project and mode."
+    TlogNotFound "tlog/not_found" 404 false
+        "No signed tree has this: a tile, an entry, a size, an index or an event that is not published."
+        "Take sizes and indexes from the newest checkpoint; test chains have no trees."
     ActionInvalid "action/invalid" 422 false
         "The action is neither in the catalog nor a registered custom action, or is over 255 characters."
         "See `suggestion` and GET /v1/actions, or register the action."

@@ -34,11 +34,7 @@ pub struct Trust {
 impl Trust {
     /// Finds out whether this server signs; begins a log where there was never one and the keys are to be
     /// made here. Blocks.
-    pub(crate) fn open(
-        trees: Trees,
-        settings: Settings,
-        world: Arc<dyn World>,
-    ) -> Result<Trust, SignerError> {
+    pub fn open(trees: Trees, settings: Settings, world: Arc<dyn World>) -> Result<Trust, SignerError> {
         let log = Arc::new(trees.store_log());
         let signer = Arc::new(Signer::open(Arc::clone(&log), settings, world, None)?);
         Ok(Trust { trees: Arc::new(trees), log, signer, reader: ThreadPool::start("sealog-log", 1, None) })

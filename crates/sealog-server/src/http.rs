@@ -41,6 +41,7 @@ use crate::redirect;
 use crate::respond::{self, Answer, Body, Failure};
 use crate::router::{self, Origin};
 use crate::routes;
+use crate::tlog_routes;
 use crate::tls::{self, Tls};
 use crate::traces::Answered;
 use crate::wire::{InFlight, Wire};
@@ -557,8 +558,10 @@ async fn route(
 ) -> Answer {
     let mut parts = std::mem::replace(parts, Request::new(()).into_parts().0);
     let path = parts.uri.path();
-    let is_page =
-        routes::position(&routes::PATHS, path).is_none() && !path.starts_with(operator_routes::BEGINNING);
+    let is_page = routes::position(&routes::PATHS, path).is_none()
+        && ![operator_routes::BEGINNING, tlog_routes::BEGINNING]
+            .iter()
+            .any(|beginning| path.starts_with(beginning));
     // `HEAD` asks for what `GET` does. hyper leaves out the body, and writes what it knows of its length.
     if parts.method == Method::HEAD {
         parts.method = Method::GET;

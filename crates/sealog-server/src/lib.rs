@@ -32,6 +32,8 @@ mod replication;
 mod respond;
 mod router;
 mod routes;
+mod tlog;
+mod tlog_routes;
 pub mod tls;
 pub mod traces;
 mod wire;

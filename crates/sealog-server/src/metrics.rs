@@ -13,14 +13,16 @@ use sealog_store::stats::Histogram;
 
 use crate::operator_routes;
 use crate::routes::{self, PATHS};
+use crate::tlog_routes;
 
 /// Requests are told apart by the patterns of the table of paths, and these two.
 const OPERATOR: usize = PATHS.len();
 const OTHER: usize = PATHS.len() + 1;
-const ROUTES: usize = PATHS.len() + 2;
+/// Those of what is published come behind [`OTHER`].
+const ROUTES: usize = PATHS.len() + 2 + tlog_routes::PATHS.len();
 const METHODS: [&str; 5] = ["GET", "HEAD", "POST", "PATCH", "other"];
-const STATUSES: [u16; 20] =
-    [200, 201, 202, 304, 308, 400, 401, 402, 403, 404, 405, 409, 413, 415, 422, 429, 431, 500, 503, 0];
+const STATUSES: [u16; 21] =
+    [200, 201, 202, 304, 308, 400, 401, 402, 403, 404, 405, 409, 410, 413, 415, 422, 429, 431, 500, 503, 0];
 /// What adapters are called in metrics, and their paths.
 const ADAPTERS: [(&str, &str); 3] =
     [("json", "/ingest/json"), ("cloudevents", "/ingest/cloudevents"), ("otlp", "/ingest/otlp/v1/logs")];
@@ -56,6 +58,9 @@ impl Place {
     pub(crate) fn of(method: &Method, path: &str) -> Place {
         let route = match routes::position(&PATHS, path) {
             Some(known) => known,
+            None if path.starts_with(tlog_routes::BEGINNING) => {
+                routes::position(&tlog_routes::PATHS, path).map_or(OTHER, |known| OTHER + 1 + known)
+            }
             None if path.starts_with(operator_routes::BEGINNING) => OPERATOR,
             None => OTHER,
         };
@@ -69,6 +74,7 @@ impl Place {
         match self.0 / METHODS.len() {
             OPERATOR => Some(operator_routes::BEGINNING),
             OTHER => None,
+            known if known > OTHER => Some(tlog_routes::PATHS[known - OTHER - 1].pattern),
             known => Some(PATHS[known].pattern),
         }
     }

@@ -19,7 +19,7 @@ use crate::app::App;
 use crate::client_address::is_local;
 use crate::respond::{self, Answer, Failure};
 use crate::routes::{self, Operation, Path};
-use crate::{api, exposition, operator, operator_routes, replication};
+use crate::{api, exposition, operator, operator_routes, replication, tlog, tlog_routes};
 
 /// Most that a page reads of a form, unless its own router says otherwise.
 const FORM_BYTES_MAX: usize = 64 << 10;
@@ -43,12 +43,17 @@ pub(crate) fn new(app: Arc<App>, pages: Router) -> Router {
     for known in &routes::PATHS {
         router = add(router, "", known, answer);
     }
+    if app.service.trust().is_some() {
+        for known in &tlog_routes::PATHS {
+            router = add(router, "", known, answer_tlog);
+        }
+    }
     for known in &operator_routes::PATHS {
         router = add(router, operator_routes::BEGINNING, known, answer_operator);
     }
     router = replication::add(router, &app);
     // Here pages have nothing, even those that take all paths that are left.
-    for beginning in [routes::BEGINNING, operator_routes::BEGINNING] {
+    for beginning in [routes::BEGINNING, operator_routes::BEGINNING, tlog_routes::BEGINNING] {
         router = route(router, &format!("{beginning}{{*rest}}"), &any(not_found));
     }
     let pages = pages.layer(DefaultBodyLimit::max(FORM_BYTES_MAX));
@@ -172,6 +177,10 @@ async fn answer(app: Arc<App>, operation: Operation, mut asked: Asked) -> Answer
             app.docs.answer(parameter, query, headers, (&app.config, &app.service.settings.plans))
         }
     }
+}
+
+async fn answer_tlog(app: Arc<App>, operation: tlog_routes::Operation, asked: Asked) -> Answer {
+    tlog::get(&app, operation, &asked.parameters(), &asked.parts, asked.origin.request_id).await
 }
 
 async fn answer_operator(app: Arc<App>, operation: operator_routes::Operation, mut asked: Asked) -> Answer {

@@ -133,7 +133,7 @@ pub(crate) fn hash(text: &str) -> Option<Hash> {
     (length == bytes.len()).then_some(Hash(bytes))
 }
 
-pub(crate) fn base64(bytes: &[u8]) -> String {
+pub fn base64(bytes: &[u8]) -> String {
     Base64::encode_string(bytes)
 }
 

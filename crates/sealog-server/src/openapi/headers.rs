@@ -31,6 +31,7 @@ pub(super) fn all() -> Value {
             "Present if the response is that of an earlier request with the same Idempotency-Key.",
             json!({ "type": "string", "enum": ["true"] }),
         ),
+        "Cache-Control": header("How long the answer may be kept.", json!({ "type": "string" })),
         "ETag": header("Changes with the document.", json!({ "type": "string" })),
     })
 }

@@ -5,6 +5,8 @@
 mod headers;
 mod operations;
 mod schemas;
+mod tlog;
+mod tlog_schemas;
 
 use sealog_core::plan::Plan;
 use std::collections::BTreeMap;
@@ -21,6 +23,7 @@ use crate::config::Config;
 use crate::operator_routes;
 use crate::respond::{self, Body, full};
 use crate::routes::{self, Path};
+use crate::tlog_routes;
 use headers::header;
 use operations::{Access, Description};
 
@@ -63,6 +66,7 @@ impl Served {
 pub fn document(config: &Config, plans: &[Plan]) -> Value {
     let mut paths = Map::new();
     add_paths(&mut paths, "", &routes::PATHS, operations::describe);
+    add_paths(&mut paths, "", &tlog_routes::PATHS, tlog::describe);
     add_paths(&mut paths, operator_routes::BEGINNING, &operator_routes::PATHS, |operation, path| {
         operations::describe_operator(operation, path, plans)
     });

@@ -13,7 +13,7 @@ use super::schemas;
 use crate::operator_routes;
 use crate::routes::{self, Operation};
 
-pub(super) const TAGS: [(&str, &str); 5] = [
+pub(super) const TAGS: [(&str, &str); 6] = [
     ("events", "Log, read and verify events."),
     (
         "ingest",
@@ -21,6 +21,10 @@ pub(super) const TAGS: [(&str, &str); 5] = [
     ),
     ("actions", "The action catalog."),
     ("operator", "Create and change tenants, projects, keys, custom actions and dashboard users."),
+    (
+        "tlog",
+        "The store log, for those who check it without trusting the server: checkpoints, tiles and proofs in the formats of C2SP. With `trust.enabled = false` these paths return 404.",
+    ),
     ("server", "The server itself."),
 ];
 
@@ -287,6 +291,11 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
     Description { id, summary, about: about.into(), tag, access, parameters, body, success, codes, links }
 }
 
+/// What the codes of an operation are beside its own.
+pub(super) fn always() -> Vec<Code> {
+    [&ALWAYS[..], &[Code::RateIpLimitExceeded]].concat()
+}
+
 pub(super) fn describe_operator(
     operation: operator_routes::Operation,
     path: &str,
@@ -448,11 +457,11 @@ pub(super) fn describe_operator(
     }
 }
 
-fn json_answer(description: &str, schema: &str) -> Value {
+pub(super) fn json_answer(description: &str, schema: &str) -> Value {
     json!({ "description": description, "content": { "application/json": { "schema": schemas::reference(schema) } } })
 }
 
-fn text_answer(description: &str, content_type: &str) -> Value {
+pub(super) fn text_answer(description: &str, content_type: &str) -> Value {
     json!({ "description": description, "content": { content_type: { "schema": { "type": "string" } } } })
 }
 
@@ -524,11 +533,15 @@ fn idempotency_key() -> Value {
     })
 }
 
-fn path_parameter(path: &str) -> Option<Value> {
+pub(super) fn path_parameter(path: &str) -> Option<Value> {
     let name = path.split_once('{')?.1.split_once('}')?.0;
     let (schema, description) = match name {
         "log_id" => (schemas::ulid_in_either_case(), "The event's id, in upper or lower case."),
         "page" => (json!({ "type": "string" }), "What follows `/docs/`."),
+        "tile" => (
+            json!({ "type": "string" }),
+            "`L/N`, and behind it `.p/W` for a partial tile; for entries without `L/`.",
+        ),
         _ => (schemas::uuid(), "A UUID."),
     };
     Some(
@@ -536,7 +549,7 @@ fn path_parameter(path: &str) -> Option<Value> {
     )
 }
 
-fn query_parameter(name: &str, description: &str, schema: &Value) -> Value {
+pub(super) fn query_parameter(name: &str, description: &str, schema: &Value) -> Value {
     json!({ "name": name, "in": "query", "description": description, "schema": schema })
 }
 

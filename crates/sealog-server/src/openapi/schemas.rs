@@ -215,6 +215,7 @@ pub(super) fn all(plans: &[Plan]) -> Value {
         "Epoch": answer(&epoch, &[]),
     });
     add_monitor_tokens(&mut all);
+    super::tlog_schemas::add(&mut all, answer);
     all
 }
 

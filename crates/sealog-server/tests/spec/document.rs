@@ -61,12 +61,16 @@ pub fn check(method: &str, target: &str, response: &Response) {
 /// What the document has for a path. A literal path wins over one with a parameter.
 fn item(path: &str) -> Option<&'static Value> {
     let paths = DOCUMENT["paths"].as_object().unwrap();
-    paths.get(path).or_else(|| paths.iter().find(|(pattern, _)| fits(pattern, path)).map(|(_, item)| item))
+    // The longer pattern of two is the more special one.
+    let fitting =
+        || paths.iter().filter(|(pattern, _)| fits(pattern, path)).max_by_key(|(pattern, _)| pattern.len());
+    paths.get(path).or_else(|| fitting().map(|(_, item)| item))
 }
 
 fn fits(pattern: &str, path: &str) -> bool {
-    if pattern == "/docs/{page}" {
-        return path.starts_with("/docs/");
+    // The rest of a path, which may have slashes.
+    if let Some(before) = pattern.strip_suffix("{page}").or(pattern.strip_suffix("{tile}")) {
+        return path.starts_with(before);
     }
     let (pattern, path): (Vec<&str>, Vec<&str>) = (pattern.split('/').collect(), path.split('/').collect());
     let same =

@@ -15,7 +15,9 @@ use sealog_core::id::{ChainId, Hash, TenantId, Ulid, Uuid};
 use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_core::verify::Item;
-use sealog_engine::Settings;
+use sealog_engine::trust_log::keys::{KeyFile, Origin as KeyOrigin};
+use sealog_engine::trust_log::{Settings as SignerSettings, Signer};
+use sealog_engine::{Settings, Trust};
 use sealog_server::config::Config;
 use sealog_server::{App, Server, background, serve_with_pages};
 use sealog_service::Secret;
@@ -31,6 +33,7 @@ use sealog_store::{
 };
 pub use sealog_testing::wait;
 use sealog_testing::{PATIENCE, StillWorld};
+use sealog_tlog::BuiltHeads;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -39,6 +42,8 @@ use crate::home::Home;
 /// 2026-11-15T12:00:00.000Z, when every test begins.
 pub const NOON_MS: u64 = 1_794_744_000_000;
 pub const HOUR_MS: u64 = 3_600_000;
+/// Between two snapshots.
+pub const INTERVAL_MS: u64 = 60_000;
 pub const BASE_URL: &str = "https://log.example";
 pub const TOKEN: &str = "the-operators-token";
 pub const LOGIN: &str = r#"{"action":"user.login"}"#;
@@ -57,6 +62,8 @@ pub struct Service {
     /// What the next start goes by.
     pub setup: Setup,
     home: Home,
+    /// With the keys of the store log.
+    keys: tempfile::TempDir,
 }
 
 pub struct Setup {
@@ -65,12 +72,16 @@ pub struct Setup {
     /// Of the embedded store; must have room for the largest request of the test.
     pub segment_bytes: u64,
     pub pages: axum::Router,
+    /// Whether the store publishes its chains.
+    pub trust: bool,
 }
 
 struct Running {
     store: Arc<Hinge>,
     control: Arc<Control>,
     keys: Arc<AskedKeys>,
+    trust: Option<Arc<Trust>>,
+    world: Arc<dyn World>,
     address: SocketAddr,
     server: Arc<Server>,
     thread: JoinHandle<()>,
@@ -110,12 +121,18 @@ impl Service {
         Service::with(|_| {})
     }
 
+    /// One that publishes its chains when it is told to ([`Service::publish`]).
+    pub fn publishing() -> Service {
+        Service::with(|setup| setup.trust = true)
+    }
+
     pub fn with(change: impl FnOnce(&mut Setup)) -> Service {
         let mut config = Config::at(BASE_URL);
         config.operator_token = Some(Secret(TOKEN.into()));
         config.limits.per_ip_rps = 0;
         let service = Settings::at(&format!("{BASE_URL}/app"));
-        let mut setup = Setup { config, service, segment_bytes: 1 << 20, pages: axum::Router::new() };
+        let mut setup =
+            Setup { config, service, segment_bytes: 1 << 20, pages: axum::Router::new(), trust: false };
         change(&mut setup);
         let mut service = Service {
             clock: StillWorld::random_at(NOON_MS),
@@ -126,6 +143,7 @@ impl Service {
             running: None,
             setup,
             home: Home::new(),
+            keys: tempfile::tempdir().unwrap(),
         };
         service.resume();
         if service.setup.config.operator_token.is_some() {
@@ -146,9 +164,10 @@ impl Service {
 
     /// Stops the server and closes the store.
     pub fn stop(&mut self) {
-        let Some(Running { store, server, thread, .. }) = self.running.take() else { return };
+        let Some(Running { store, server, thread, trust, .. }) = self.running.take() else { return };
         server.stop();
         thread.join().unwrap();
+        drop(trust);
         assert_eq!(Arc::strong_count(&store), 1, "someone still holds the store");
     }
 
@@ -161,14 +180,17 @@ impl Service {
     pub fn resume(&mut self) {
         // As `sealog serve` does it.
         let world: Arc<dyn World> = Arc::new(GuardedWorld::new(Arc::clone(&self.clock) as _, false));
-        let (inner, control) = self.home.open(self.setup.segment_bytes, &world);
+        let (inner, control, trees) = self.home.open(self.setup.segment_bytes, &world, self.setup.trust);
+        let trust = trees.map(|trees| Trust::open(trees, self.signing(), Arc::clone(&world)).unwrap());
+        let trust = trust.map(Arc::new);
+        let settings = Settings { trust: trust.clone(), ..self.setup.service.clone() };
         let store = Arc::new(Hinge::new(inner));
         let keys = Arc::new(AskedKeys { control: Arc::clone(&control), asked: AtomicU64::new(0) });
         let service = sealog_engine::Service::new(
             Arc::clone(&store) as Arc<dyn Store>,
             Arc::clone(&control),
-            world,
-            self.setup.service.clone(),
+            Arc::clone(&world),
+            settings,
         );
         let app = App::with_keys(service, Arc::clone(&keys) as _, self.setup.config.clone());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -186,7 +208,7 @@ impl Service {
                 );
             });
         });
-        self.running = Some(Running { store, control, keys, address, server, thread });
+        self.running = Some(Running { store, control, keys, trust, world, address, server, thread });
     }
 
     pub fn restart(&mut self) {
@@ -219,6 +241,37 @@ impl Service {
     /// Where the store is kept, for tests that do something to it while the service is stopped.
     pub fn home(&self) -> &Home {
         &self.home
+    }
+
+    fn signing(&self) -> SignerSettings {
+        let key = |name| Some(KeyFile { path: self.keys.path().join(name), origin: KeyOrigin::Made });
+        SignerSettings {
+            log_key: key("log.key"),
+            service_key: key("service.key"),
+            origin: None,
+            host: Some("log.example".into()),
+            state_copy: None,
+            interval_s: INTERVAL_MS / 1000,
+            max_delay_s: 600,
+        }
+    }
+
+    /// An interval passes: all that was acknowledged is published then.
+    pub fn publish(&self) {
+        let Running { trust, world, .. } = self.running();
+        let trees = &trust.as_ref().expect("the test did not ask for a store that publishes").trees;
+        self.clock.advance(INTERVAL_MS);
+        let (now_ms, log) = (self.clock.now_ms(), Arc::new(trees.store_log()));
+        let signer = Signer::open(Arc::clone(&log), self.signing(), Arc::clone(world), None).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let heads = BuiltHeads::new(Arc::clone(trees), Arc::clone(&log), runtime.handle().clone());
+        // The server's own loop may be faster, as a second signer.
+        eventually(|| {
+            signer.turn(&heads).unwrap();
+            let place = log.place().unwrap().unwrap();
+            let signed = log.newest().unwrap().map(|signed| signed.tree);
+            place.heads_ms >= now_ms && signed == Some(place.tree)
+        });
     }
 
     /// What the tenant's live events of the current month are counted as.
@@ -479,8 +532,11 @@ impl Connection {
         } else {
             Vec::new()
         };
+        response.bytes.clone_from(&body);
         response.body = match response.header("content-type") {
-            Some("application/x-protobuf") => String::from_utf8_lossy(&body).into_owned(),
+            Some("application/x-protobuf" | "application/octet-stream") => {
+                String::from_utf8_lossy(&body).into_owned()
+            }
             _ => String::from_utf8(body).unwrap(),
         };
         response.json = serde_json::from_str(&response.body).unwrap_or(Value::Null);
@@ -510,7 +566,7 @@ impl Connection {
             .map(|line| line.split_once(':').unwrap())
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect();
-        Response { status, headers, body: String::new(), json: Value::Null }
+        Response { status, headers, bytes: Vec::new(), body: String::new(), json: Value::Null }
     }
 
     /// The port of this end: another one would be another connection.
@@ -581,6 +637,7 @@ pub struct Response {
     pub status: u16,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
+    pub bytes: Vec<u8>,
     pub body: String,
     /// Null when the body is no JSON.
     pub json: Value,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealog_control::Control;
+use sealog_engine::trees::Trees;
 use sealog_store::Store;
 use sealog_store::embedded::{self, EmbeddedStore};
 use sealog_store::postgres::{self, PostgresStore};
@@ -26,7 +27,13 @@ impl Home {
         }
     }
 
-    pub fn open(&self, segment_bytes: u64, world: &Arc<dyn World>) -> (Arc<dyn Store>, Arc<Control>) {
+    /// Opens the store, its control data and, if asked for, its trees.
+    pub fn open(
+        &self,
+        segment_bytes: u64,
+        world: &Arc<dyn World>,
+        with_trees: bool,
+    ) -> (Arc<dyn Store>, Arc<Control>, Option<Trees>) {
         match self {
             Home::Directory(dir) => {
                 let options = embedded::Options {
@@ -39,7 +46,9 @@ impl Home {
                 };
                 let store = EmbeddedStore::open(dir.path(), &options).unwrap();
                 let control = Control::embedded(&store).unwrap();
-                (Arc::new(store), Arc::new(control))
+                let store = Arc::new(store);
+                let trees = with_trees.then(|| Trees::embedded(&store, Arc::clone(world)).unwrap());
+                (store, Arc::new(control), trees)
             }
             Home::Database(database) => {
                 let options = postgres::Options {
@@ -52,7 +61,9 @@ impl Home {
                 };
                 let store = PostgresStore::open(&database.url(), &options).unwrap();
                 let control = Control::on_postgres(&store).unwrap();
-                (Arc::new(store), Arc::new(control))
+                let store = Arc::new(store);
+                let trees = with_trees.then(|| Trees::on_postgres(&store, Arc::clone(world)).unwrap());
+                (store, Arc::new(control), trees)
             }
         }
     }

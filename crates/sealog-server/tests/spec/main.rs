@@ -17,6 +17,7 @@ mod operations;
 mod operator;
 mod pages;
 mod refusals;
+mod s10_1_tlog;
 mod s10_openapi;
 mod s2_enrichment;
 mod s2_fields;

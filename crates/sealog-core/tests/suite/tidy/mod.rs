@@ -42,6 +42,8 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "sealog-store",
             "sealog-control",
             "sealog-service",
+            "sealog-tlog",
+            "sealog-trust",
         ],
     ),
     (

@@ -1,0 +1,35 @@
+//! `/tlog/v1/…`: what the store publishes, for those who check it without trusting it. Spec 10.1. Formats and
+//! proofs are those of `sealog-trust`; here they get paths, status codes and headers.
+
+mod published;
+mod store;
+
+use hyper::http::request::Parts;
+use sealog_core::id::RequestId;
+use sealog_core::reject::Reject;
+use sealog_store::pool::Payer;
+
+use crate::app::App;
+use crate::respond::Answer;
+use crate::tlog_routes::Operation;
+use published::Published;
+
+pub(crate) async fn get(
+    app: &App,
+    operation: Operation,
+    parameters: &[&str],
+    parts: &Parts,
+    request_id: RequestId,
+) -> Answer {
+    let trust = app.service.trust().ok_or(Reject::PathNotFound)?;
+    let (query, tile) = (parts.uri.query().unwrap_or(""), parameters.first().copied().unwrap_or(""));
+    let store = Published { trust, payer: Payer::Stranger, request_id };
+    match operation {
+        Operation::StoreCheckpoint => store::checkpoint(&store, query).await,
+        Operation::StoreEntries => store::tile(&store, &format!("tile/entries/{tile}")).await,
+        Operation::StoreTile => store::tile(&store, &format!("tile/{tile}")).await,
+        Operation::StoreKeys => store::keys(&store).await,
+        Operation::StoreProof => store::proof(&store, query).await,
+        Operation::StoreConsistency => store::consistency(&store, query).await,
+    }
+}
