@@ -31,7 +31,7 @@ use crate::app::App;
 use crate::body::RequestBody;
 use crate::catch_panic::CatchPanic;
 use crate::client_address::{self, is_local, is_proxy};
-use crate::connections::{Admitted, Connections, Place};
+use crate::connections::{Connections, Place};
 use crate::framing;
 use crate::http2;
 use crate::limits::{counted_address, share};
@@ -177,20 +177,32 @@ impl Front {
 
 async fn accept(front: Arc<Front>, listener: TcpListener, connections: Arc<Connections>, server: &Server) {
     let app = &front.app;
-    let mut stop = server.stop.subscribe();
+    let stop = server.stop.subscribe();
+    let mut waiting = Waiting { stop: stop.clone(), stopped_at: None };
+    let mut from_backlog = 0;
     loop {
-        let accepted = tokio::select! {
-            _ = stop.wait_for(|stopped| *stopped) => break,
-            accepted = listener.accept() => accepted,
+        let accepted = if waiting.stopped_at.is_some() {
+            // What the kernel has accepted may have sent its request: closing the listener would reset it.
+            from_backlog += 1;
+            match look_again(pin!(listener.accept())).await {
+                Some(accepted) if from_backlog <= BACKLOG_MAX => accepted,
+                _ => break,
+            }
+        } else {
+            tokio::select! {
+                () = waiting.stopped() => continue,
+                accepted = listener.accept() => accepted,
+            }
         };
         match accepted {
             Ok((stream, peer)) => {
-                // Until there is a place, whoever comes next waits in the kernel.
                 let is_proxy = is_proxy(peer.ip(), &app.config.trusted_proxies);
+                // Until there is a place, whoever comes next waits in the kernel. A stop makes places: those
+                // that are idle end, and the others with their answers.
                 let place = tokio::select! {
                     biased;
                     place = connections.place(peer.ip(), is_proxy) => place,
-                    _ = stop.wait_for(|stopped| *stopped) => break,
+                    () = waiting.given_up() => break,
                 };
                 let Some(place) = place else {
                     app.metrics.connection_refused();
@@ -201,24 +213,40 @@ async fn accept(front: Arc<Front>, listener: TcpListener, connections: Arc<Conne
             Err(error) => {
                 // Most likely out of file descriptors: give those that are open a moment to end.
                 tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::select! {
+                    () = tokio::time::sleep(Duration::from_millis(50)) => {}
+                    () = waiting.given_up() => break,
+                }
             }
-        }
-    }
-    // What the kernel has accepted may have sent its request: closing the listener would reset it.
-    for _ in 0..BACKLOG_MAX {
-        let Some(Ok((stream, peer))) = look_again(pin!(listener.accept())).await else { break };
-        let is_proxy = is_proxy(peer.ip(), &app.config.trusted_proxies);
-        match connections.admit(peer.ip(), is_proxy) {
-            Admitted::Yes(place) => {
-                tokio::spawn(connection(Arc::clone(&front), stream, peer, Arc::new(place), stop.clone()));
-            }
-            Admitted::TooMany | Admitted::Full => app.metrics.connection_refused(),
         }
     }
     drop(listener);
-    if tokio::time::timeout(STOP_WAIT, connections.none_left()).await.is_err() {
-        tracing::warn!("some requests did not finish in time; closed their connections");
+    tokio::select! {
+        biased;
+        () = connections.none_left() => {}
+        () = waiting.given_up() => {
+            tracing::warn!("some requests did not finish in time; closed their connections");
+        }
+    }
+}
+
+/// For how long a listener goes on after a stop.
+struct Waiting {
+    stop: watch::Receiver<bool>,
+    stopped_at: Option<Instant>,
+}
+
+impl Waiting {
+    async fn stopped(&mut self) {
+        let _ = self.stop.wait_for(|stopped| *stopped).await;
+        self.stopped_at.get_or_insert_with(Instant::now);
+    }
+
+    async fn given_up(&mut self) {
+        self.stopped().await;
+        if let Some(stopped_at) = self.stopped_at {
+            tokio::time::sleep_until((stopped_at + STOP_WAIT).into()).await;
+        }
     }
 }
 

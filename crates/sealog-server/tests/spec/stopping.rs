@@ -1,6 +1,7 @@
 //! What a stop and a deadline do to connections whose request has arrived.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -45,6 +46,43 @@ fn requests_that_have_arrived_when_the_server_stops_are_answered() {
     drop(opener);
     assert_eq!(holding.receive().body, "held");
     for mut connection in [silent, idle, waiting_in_the_kernel] {
+        connection.receive().ok();
+        assert!(connection.ended());
+    }
+}
+
+/// One that the server has accepted and has no place for, and those behind it that only the kernel has.
+#[test]
+fn requests_that_wait_for_a_place_when_the_server_stops_are_answered() {
+    let (go_on, held) = tokio::sync::watch::channel(false);
+    let is_held = Arc::new(AtomicBool::new(false));
+    let holds = Arc::clone(&is_held);
+    let service = Service::with(|setup| {
+        let wait = move || {
+            holds.store(true, Ordering::SeqCst);
+            let mut held = held.clone();
+            async move {
+                let _ = held.wait_for(|is_over| *is_over).await;
+                "held"
+            }
+        };
+        setup.pages = Router::new().route("/hold", get(wait));
+        setup.config.connections_max = 1;
+        setup.config.limits.connections_per_ip = 0;
+    });
+    let ask = request("GET", "/v1/events", &[("Authorization", &bearer(&service.live))], b"");
+    let mut holding = service.connect();
+    holding.send(&request("GET", "/hold", &[], b""));
+    eventually(|| is_held.load(Ordering::SeqCst));
+    let waiting = [(); 3].map(|()| {
+        let mut waiting = service.connect();
+        waiting.send(&ask);
+        waiting
+    });
+    service.begin_stop();
+    go_on.send(true).unwrap();
+    assert_eq!(holding.receive().body, "held");
+    for mut connection in waiting {
         connection.receive().ok();
         assert!(connection.ended());
     }
