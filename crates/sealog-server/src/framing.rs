@@ -3,8 +3,13 @@
 use hyper::header::{HOST, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Version};
+use sealog_core::reject::Reject;
 
 use crate::respond::Failure;
+
+/// What hyper takes of HTTP/1.1. Over HTTP/2 a header may be one byte, of which 64 KiB would become a map of
+/// megabytes.
+const HEADERS_MAX: usize = 100;
 
 /// What a client is told that begins with the preface of HTTP/2.
 pub(crate) const HTTP_2: &str =
@@ -17,6 +22,9 @@ pub(crate) const HTTP_2: &str =
 /// `chunked`. Of a request with a length and chunks it ignores the length and ends the connection after the
 /// answer, so nothing can be hidden behind it.
 pub(crate) fn check(parts: &Parts) -> Result<(), Failure> {
+    if parts.headers.len() > HEADERS_MAX {
+        return Err(Reject::HeadersTooLarge.into());
+    }
     if parts.version == Version::HTTP_11 && parts.headers.get_all(HOST).iter().take(2).count() != 1 {
         return Err(Failure::malformed("an HTTP/1.1 request needs exactly one Host header"));
     }
@@ -55,6 +63,12 @@ mod tests {
         assert!(!is_fine(Version::HTTP_11, &[("host", "x"), ("host", "x")]));
         assert!(!is_fine(Version::HTTP_11, &[("host", "x"), ("host", "y"), ("host", "z")]));
         assert!(is_fine(Version::HTTP_10, &[]));
+    }
+
+    #[test]
+    fn http_2_has_as_many_headers_as_http_1_1() {
+        let with = |count: usize| is_fine(Version::HTTP_2, &vec![("x", "y"); count]);
+        assert!(with(HEADERS_MAX) && !with(HEADERS_MAX + 1));
     }
 
     #[test]

@@ -30,9 +30,9 @@ use crate::respond::{self, Body};
 use crate::wire::{InFlight, Wire};
 
 /// Bytes of request bodies that may have arrived and not been read: of one request, and of all of a
-/// connection.
+/// connection for each request that it may have under way. HTTP/2 begins with 64 KiB, so none has less.
 const STREAM_WINDOW: u32 = 64 << 10;
-const CONNECTION_WINDOW: u32 = 256 << 10;
+const WINDOW_OF_REQUEST: u32 = 4 << 10;
 /// Bytes of one answer that wait for the socket, and of those that are handed over at a time.
 const SEND_BYTES_MAX: usize = 64 << 10;
 const PIECE_BYTES_MAX: usize = 16 << 10;
@@ -94,7 +94,7 @@ pub(crate) async fn serve<S, F>(
             .timer(TokioTimer::new())
             .max_concurrent_streams(granted.count)
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_connection_window_size(STREAM_WINDOW.max(granted.count * WINDOW_OF_REQUEST))
             .max_send_buf_size(SEND_BYTES_MAX)
             .max_header_list_size(HEAD_BYTES_MAX)
             .keep_alive_interval(PING_EVERY)
