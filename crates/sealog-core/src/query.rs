@@ -90,6 +90,23 @@ parameters! {
 }
 
 parameters! {
+    /// Parameters of `GET /tlog/v1/chain/head`.
+    HeadParameter {
+        At "at"
+        Format "format"
+    }
+}
+
+parameters! {
+    /// Parameters of `GET /tlog/v1/chain/proof`.
+    ProofParameter {
+        LogId "log_id"
+        Seq "seq"
+        Format "format"
+    }
+}
+
+parameters! {
     /// Parameters of lists without filters.
     PageParameter {
         Cursor "cursor"
@@ -280,6 +297,117 @@ impl Growth {
             return Err(invalid("to", "must not be below from"));
         }
         Ok(Growth { from, to })
+    }
+}
+
+/// How a proof is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ProofFormat {
+    #[default]
+    Json,
+    /// A file of C2SP `tlog-proof`.
+    TlogProof,
+}
+
+impl ProofFormat {
+    pub const ALL: [ProofFormat; 2] = [ProofFormat::Json, ProofFormat::TlogProof];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ProofFormat::Json => "json",
+            ProofFormat::TlogProof => "tlog-proof",
+        }
+    }
+
+    fn parse(name: &str, value: &str) -> Result<ProofFormat, Reject> {
+        let known = ProofFormat::ALL.into_iter().find(|known| known.as_str() == value);
+        known.ok_or_else(|| invalid(name, "must be json or tlog-proof"))
+    }
+}
+
+/// A head of a chain: the newest, or that of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct HeadQuery {
+    pub at: Option<u64>,
+    pub format: ProofFormat,
+}
+
+impl HeadQuery {
+    pub fn parse(query: &str) -> Result<HeadQuery, Reject> {
+        let mut parsed = HeadQuery::default();
+        for (parameter, value) in HeadParameter::read(query)? {
+            let name = parameter.as_str();
+            match parameter {
+                HeadParameter::At => parsed.at = Some(tree_number(name, &value)?),
+                HeadParameter::Format => parsed.format = ProofFormat::parse(name, &value)?,
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+/// An event by what it is named in a proof's query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedEvent {
+    /// None for a text that is no `log_id`: no chain has that event.
+    LogId(Option<Ulid>),
+    Seq(u64),
+}
+
+/// A proof of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProofQuery {
+    pub event: NamedEvent,
+    pub format: ProofFormat,
+}
+
+impl ProofQuery {
+    pub fn parse(query: &str) -> Result<ProofQuery, Reject> {
+        let (mut log_id, mut seq, mut format) = (None, None, ProofFormat::default());
+        for (parameter, value) in ProofParameter::read(query)? {
+            let name = parameter.as_str();
+            match parameter {
+                ProofParameter::LogId => log_id = Some(NamedEvent::LogId(Ulid::parse(&value))),
+                ProofParameter::Seq => seq = Some(NamedEvent::Seq(chain_seq(name, &value)?)),
+                ProofParameter::Format => format = ProofFormat::parse(name, &value)?,
+            }
+        }
+        match (log_id, seq) {
+            (Some(_), Some(_)) => Err(invalid("seq", "must not be given with log_id")),
+            (None, None) => Err(invalid("seq", "is missing, and log_id, too")),
+            (log_id, seq) => Ok(ProofQuery { event: log_id.or(seq).expect("one was given"), format }),
+        }
+    }
+}
+
+/// Events in a row of a tree. Without an end, up to that of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeRange {
+    pub from: u64,
+    pub to: Option<u64>,
+}
+
+impl TreeRange {
+    pub fn parse(query: &str) -> Result<TreeRange, Reject> {
+        let mut range = TreeRange { from: 1, to: None };
+        for (parameter, value) in SeqParameter::read(query)? {
+            let seq = chain_seq(parameter.as_str(), &value)?;
+            match parameter {
+                SeqParameter::FromSeq => range.from = seq,
+                SeqParameter::ToSeq => range.to = Some(seq),
+            }
+        }
+        if range.to.is_some_and(|to| to < range.from) {
+            return Err(invalid("to_seq", "must not be below from_seq"));
+        }
+        Ok(range)
+    }
+}
+
+fn chain_seq(name: &str, value: &str) -> Result<u64, Reject> {
+    match tree_number(name, value)? {
+        0 => Err(invalid(name, "must be from 1 to 9223372036854775807")),
+        seq => Ok(seq),
     }
 }
 

@@ -120,6 +120,12 @@ codes! {
     TlogNotFound "tlog/not_found" 404 false
         "No signed tree has this: a tile, an entry, a size, an index or an event that is not published."
         "Take sizes and indexes from the newest checkpoint; test chains have no trees."
+    TlogNotYet "tlog/not_yet" 404 true
+        "The event or the chain exists, and no signed checkpoint covers it yet."
+        "Wait for `Retry-After` seconds: the next snapshot has it."
+    TlogPruned "tlog/pruned" 410 false
+        "It was published, and is not kept: a snapshot that was thinned out, or the content of a deleted event."
+        "Use one that the message names as kept. Checkpoints and proofs that you have stay valid."
     ActionInvalid "action/invalid" 422 false
         "The action is neither in the catalog nor a registered custom action, or is over 255 characters."
         "See `suggestion` and GET /v1/actions, or register the action."

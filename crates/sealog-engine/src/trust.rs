@@ -9,6 +9,7 @@ use sealog_store::world::World;
 use sealog_tlog::BuiltHeads;
 use sealog_tlog::log::{Figures, HeadSource, Settings, Signer, SignerError, State, StoreLog};
 use sealog_tlog::trees::{Pass, Trees};
+use sealog_trust::note::SigningKey;
 use tokio::runtime::Handle;
 
 /// A pass that took so many events is followed by the next one at once.
@@ -57,6 +58,11 @@ impl Trust {
     /// Whether this server signs, and why not.
     pub fn state(&self) -> State {
         self.signer.state()
+    }
+
+    /// The key that signs for single chains. None for a server that does not have it.
+    pub fn service_key(&self) -> Option<SigningKey> {
+        self.signer.service_key()
     }
 
     pub fn figures(&self) -> Figures {

@@ -19,6 +19,8 @@ pub(crate) enum Counted {
     Tenant(TenantId),
     Project(ProjectId),
     TestKey(KeyId),
+    /// Old snapshots of the store log, whose trie may have to be made.
+    Snapshots(TenantId),
     /// Everything that no longer has a place of its own in this second.
     Overflow,
 }

@@ -190,6 +190,8 @@ pub(crate) struct Failure {
     /// For `action/invalid`: the closest known name.
     suggestion: Option<String>,
     allow: Option<String>,
+    /// When the same request may succeed. 429 has it always.
+    retry_after: Option<Duration>,
     /// Where the next request begins cannot be told, so the connection cannot be used again.
     close: bool,
     /// A 503 in place of the code's own status, for senders that give up otherwise.
@@ -207,6 +209,7 @@ impl Failure {
             message: message.into(),
             suggestion: None,
             allow: None,
+            retry_after: None,
             close: false,
             is_unavailable: false,
             further: Vec::new(),
@@ -254,6 +257,10 @@ impl Failure {
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<serde_json::Value>) -> Failure {
         self.further.push((name, value.into()));
         self
+    }
+
+    pub(crate) fn retry_after(self, wait: Duration) -> Failure {
+        Failure { retry_after: Some(wait), ..self }
     }
 
     pub(crate) fn unavailable(self) -> Failure {
@@ -343,8 +350,10 @@ impl Failure {
             let own = std::mem::replace(headers, *added);
             headers.extend(own);
         }
-        if status == StatusCode::TOO_MANY_REQUESTS {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        let at_least = (status == StatusCode::TOO_MANY_REQUESTS).then_some(Duration::ZERO);
+        if let Some(wait) = self.retry_after.or(at_least) {
+            let seconds = u64::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::try_from(allow).expect("names of methods"));

@@ -190,6 +190,11 @@ impl SigningKey {
         format!("PRIVATE+KEY+{}+{}+{}", self.public.name, hex::encode(&self.public.id), base64(&key))
     }
 
+    /// The same key under another name: its signatures are for another log.
+    pub fn under(&self, name: &str) -> Result<SigningKey, Malformed> {
+        SigningKey::new(name, self.secret.as_bytes())
+    }
+
     pub fn public(&self) -> &VerifierKey {
         &self.public
     }

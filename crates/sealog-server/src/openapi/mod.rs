@@ -182,6 +182,9 @@ fn error_response(status: u16, codes: &[Code]) -> Value {
     let mut headers = Map::new();
     match status {
         405 => drop(headers.insert("Allow".into(), header("Allow", true))),
+        404 if codes.contains(&Code::TlogNotYet) => {
+            drop(headers.insert("Retry-After".into(), header("Retry-After", false)));
+        }
         429 => drop(headers.insert("Retry-After".into(), header("Retry-After", true))),
         _ => {}
     }

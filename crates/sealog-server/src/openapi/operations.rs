@@ -23,7 +23,7 @@ pub(super) const TAGS: [(&str, &str); 6] = [
     ("operator", "Create and change tenants, projects, keys, custom actions and dashboard users."),
     (
         "tlog",
-        "The store log, for those who check it without trusting the server: checkpoints, tiles and proofs in the formats of C2SP. With `trust.enabled = false` these paths return 404.",
+        "The store log and the trees of chains, for those who check them without trusting the server: checkpoints, tiles and proofs in the formats of C2SP. With `trust.enabled = false` these paths return 404.",
     ),
     ("server", "The server itself."),
 ];
@@ -64,7 +64,7 @@ const ALWAYS: [Code; 4] = [
     Code::RequestHeadersTooLarge,
     Code::ServerInternal,
 ];
-const KEY: [Code; 7] = [
+pub(super) const KEY: [Code; 7] = [
     Code::AuthMissingHeader,
     Code::AuthInvalidFormat,
     Code::AuthKeyNotFound,
@@ -582,7 +582,7 @@ fn page_parameter(parameter: PageParameter) -> Value {
     }
 }
 
-fn seq_parameter(parameter: SeqParameter) -> Value {
+pub(super) fn seq_parameter(parameter: SeqParameter) -> Value {
     match parameter {
         SeqParameter::FromSeq => query_parameter(
             parameter.as_str(),

@@ -1,6 +1,9 @@
 //! `/tlog/v1/…`: what the store publishes, for those who check it without trusting it. Spec 10.1. Formats and
 //! proofs are those of `sealog-trust`; here they get paths, status codes and headers.
 
+mod chain;
+mod leaves;
+mod proof;
 mod published;
 mod store;
 
@@ -12,6 +15,7 @@ use sealog_store::pool::Payer;
 use crate::app::App;
 use crate::respond::Answer;
 use crate::tlog_routes::Operation;
+use chain::Chain;
 use published::Published;
 
 pub(crate) async fn get(
@@ -24,6 +28,7 @@ pub(crate) async fn get(
     let trust = app.service.trust().ok_or(Reject::PathNotFound)?;
     let (query, tile) = (parts.uri.query().unwrap_or(""), parameters.first().copied().unwrap_or(""));
     let store = Published { trust, payer: Payer::Stranger, request_id };
+    let chain = || Chain::of_key(app, trust, &parts.headers, request_id);
     match operation {
         Operation::StoreCheckpoint => store::checkpoint(&store, query).await,
         Operation::StoreEntries => store::tile(&store, &format!("tile/entries/{tile}")).await,
@@ -31,5 +36,14 @@ pub(crate) async fn get(
         Operation::StoreKeys => store::keys(&store).await,
         Operation::StoreProof => store::proof(&store, query).await,
         Operation::StoreConsistency => store::consistency(&store, query).await,
+        Operation::Chain => chain::overview(&chain().await?).await,
+        Operation::ChainCheckpoint => chain::checkpoint(&chain().await?).await,
+        Operation::ChainEntries => leaves::entries(&chain().await?, &format!("tile/entries/{tile}")).await,
+        Operation::ChainTile => chain::tile(&chain().await?, &format!("tile/{tile}")).await,
+        Operation::ChainHead => proof::head(&chain().await?, query).await,
+        Operation::ChainConsistency => chain::consistency(&chain().await?, query).await,
+        Operation::ChainProof => proof::event(&chain().await?, query).await,
+        Operation::ChainRange => proof::range(&chain().await?, query).await,
+        Operation::ChainVerify => leaves::check(&chain().await?, query).await,
     }
 }

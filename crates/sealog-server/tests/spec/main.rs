@@ -18,6 +18,7 @@ mod operator;
 mod pages;
 mod refusals;
 mod s10_1_tlog;
+mod s10_2_chain;
 mod s10_openapi;
 mod s2_enrichment;
 mod s2_fields;

@@ -213,7 +213,7 @@ fn a_query_has_the_parameters_of_the_document_and_no_others() {
             assert_eq!(!unknown, known.contains(name), "{path} {name}: {}", answer.body);
         }
     }
-    assert_eq!((all.len(), lists), (14, 11));
+    assert_eq!((all.len(), lists), (17, 16));
 }
 
 #[test]

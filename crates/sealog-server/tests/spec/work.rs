@@ -285,3 +285,40 @@ fn a_trusted_proxy_may_have_more_connections_than_an_address() {
         connection.receive().accepted();
     }
 }
+
+#[test]
+fn leaves_are_made_in_pieces_of_about_a_megabyte() {
+    let service = Service::with(|setup| {
+        setup.trust = true;
+        setup.segment_bytes = 8 << 20;
+    });
+    for _ in 0..20 {
+        service.event(&service.live, single_of(250_000)).accepted();
+    }
+    service.fill(&service.live, 236);
+    service.publish();
+    let calls = |path: &str| {
+        let before = service.hinge().reads();
+        assert_eq!(service.get(path, &service.live).status, 200);
+        service.hinge().reads() - before
+    };
+    // 5 MB: a piece ends with the event that reaches a megabyte.
+    let calls_of_leaves = calls("/tlog/v1/chain/tile/entries/000");
+    assert!((4..=8).contains(&calls_of_leaves), "{calls_of_leaves}");
+    let calls_of_both = calls("/tlog/v1/chain/verify");
+    assert!((8..=16).contains(&calls_of_both), "{calls_of_both}");
+}
+
+#[test]
+fn a_range_of_any_length_costs_two_paths_and_no_event() {
+    let service = Service::publishing();
+    service.fill(&service.live, 300);
+    service.publish();
+    let before = service.hinge().reads();
+    let proof = service.get("/tlog/v1/chain/range?from_seq=2&to_seq=299", &service.live).ok();
+    assert_eq!(service.hinge().reads(), before);
+    let length = |list: &serde_json::Value| list.as_array().unwrap().len();
+    // At most two subtrees, and two keys, of each of nine levels.
+    assert!((1..=18).contains(&length(&proof["chain"]["path"])), "{proof}");
+    assert!((1..=18).contains(&length(&proof["salts"])), "{proof}");
+}

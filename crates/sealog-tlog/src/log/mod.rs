@@ -14,7 +14,7 @@ mod state_copy;
 mod store_log;
 mod thin;
 
-pub use reads::{AtSnapshot, Found, HeadProof, Signed, TRIES_MAX};
+pub use reads::{AtSnapshot, Found, HeadProof, PublishedHead, Signed, TRIES_MAX};
 pub use schema::LOG;
 pub use signer::{
     Figures, HeadSource, Moment, Probe, ROTATION_MS, Settings, Signer, SignerError, State, Turn, key_name,

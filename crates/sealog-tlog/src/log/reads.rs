@@ -32,6 +32,16 @@ pub struct Signed {
     pub note: String,
 }
 
+/// The head of a chain in the newest published snapshot, without the way to the root of its trie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishedHead {
+    /// The snapshot, as in [`HeadProof`].
+    pub index: u64,
+    pub time_ms: u64,
+    pub size: u64,
+    pub root: Hash,
+}
+
 /// What a snapshot says of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadProof {
@@ -163,6 +173,18 @@ impl StoreLog {
         })
     }
 
+    /// Returns the newest published head of a chain. Costs a few look-ups, where a proof needs the trie.
+    pub fn published_head(&self, tag: Tag) -> Result<Option<PublishedHead>, StoreError> {
+        self.database.read(|db| {
+            let Some((log, size)) = published_size(db)? else { return Ok(None) };
+            let AtSnapshot::Is((log, index, time_ms, _)) = snapshot_at(db, log, size, None)? else {
+                return Ok(None);
+            };
+            let head = head_at(db, log, index, tag)?;
+            Ok(head.map(|(size, root)| PublishedHead { index, time_ms, size, root }))
+        })
+    }
+
     /// Returns what the newest published snapshot, or that at an index, says of a chain.
     pub fn head_proof(&self, tag: Tag, at: Option<u64>) -> Result<AtSnapshot<HeadProof>, StoreError> {
         let asked = self.database.read(|db| {
@@ -179,12 +201,7 @@ impl StoreLog {
             TrieProof::Absent { path, foreign } => Found::Absent { path, foreign },
             TrieProof::Present { path } => self.database.read(|db| {
                 let secret = blind(db)?.ok_or_else(|| missing("the state"))?.1;
-                let sql = "SELECT size, root FROM {heads} WHERE log = ?1 AND idx <= ?2
-                           AND chain = (SELECT number FROM {published} WHERE tag = ?3) ORDER BY idx DESC LIMIT 1";
-                let head = one(db, sql, params![log, index, tag.0], |row| {
-                    Ok((row.get("size")?, row.get("root")?))
-                })?;
-                let (size, root) = head.ok_or_else(|| missing("a head"))?;
+                let (size, root) = head_at(db, log, index, tag)?.ok_or_else(|| missing("a head"))?;
                 Ok(Found::Present { size, root, blind: Blind::of(&secret, &tag, index), path })
             })?,
         };
@@ -271,6 +288,13 @@ fn snapshot_at(
         Ok(sealog_trust::entry::Entry::Heads { .. }) => Ok(AtSnapshot::Pruned { before, after }),
         _ => Ok(AtSnapshot::Unknown),
     }
+}
+
+/// Size and root of a chain at a snapshot: its last row at or before it.
+fn head_at(db: &mut dyn Db, log: u64, index: u64, tag: Tag) -> Result<Option<(u64, Hash)>, DbError> {
+    let sql = "SELECT size, root FROM {heads} WHERE log = ?1 AND idx <= ?2
+               AND chain = (SELECT number FROM {published} WHERE tag = ?3) ORDER BY idx DESC LIMIT 1";
+    one(db, sql, params![log, index, tag.0], |row| Ok((row.get("size")?, row.get("root")?)))
 }
 
 fn missing(what: &str) -> DbError {

@@ -40,6 +40,16 @@ impl RootKeys {
         (chain_seq <= SEQ_MAX).then(|| (&self.0[place].keys, chain_seq..=last))
     }
 
+    /// How many losses were accepted in the chain since it has a tree.
+    pub fn losses(&self) -> usize {
+        self.0.len().saturating_sub(1)
+    }
+
+    /// The event that accepted the last of them.
+    pub fn last_loss(&self) -> Option<u64> {
+        self.0.last().filter(|_| self.losses() > 0).map(|key| key.from_seq)
+    }
+
     fn has(&self, from_seq: u64, event_hash: &Hash) -> bool {
         self.0.iter().any(|key| (key.from_seq, &key.event_hash) == (from_seq, event_hash))
     }

@@ -221,6 +221,7 @@ pub struct Signer {
     world: Arc<dyn World>,
     probe: Arc<dyn Probe>,
     keys: Mutex<Vec<SigningKey>>,
+    service_key: Mutex<Option<SigningKey>>,
     state: Mutex<State>,
     /// Whether the state copy was there. One that disappears while the server runs is not made anew.
     copy_seen: Mutex<bool>,
@@ -265,6 +266,7 @@ impl Signer {
             world,
             probe,
             keys: Mutex::default(),
+            service_key: Mutex::default(),
             state: Mutex::new(State::NotBegun),
             copy_seen: Mutex::new(false),
             signed_ms: AtomicU64::new(0),
@@ -289,6 +291,11 @@ impl Signer {
 
     pub fn log(&self) -> &Arc<StoreLog> {
         &self.log
+    }
+
+    /// The key that signs everything but the store log. None for a server that does not have it.
+    pub fn service_key(&self) -> Option<SigningKey> {
+        lock(&self.service_key).clone()
     }
 
     pub fn figures(&self) -> Figures {
@@ -527,14 +534,16 @@ impl Signer {
     }
 
     fn read_keys(&self) -> Result<(), SignerError> {
-        let mut keys = Vec::new();
+        let (mut log, mut service) = (Vec::new(), Vec::new());
         for (role, file) in self.files() {
-            let read = file.read()?;
-            if role == Role::Log {
-                keys = read.unwrap_or_default();
+            let read = file.read()?.unwrap_or_default();
+            match role {
+                Role::Log => log = read,
+                Role::Service => service = read,
             }
         }
-        *lock(&self.keys) = keys;
+        *lock(&self.keys) = log;
+        *lock(&self.service_key) = service.pop();
         Ok(())
     }
 

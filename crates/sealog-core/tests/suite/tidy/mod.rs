@@ -30,7 +30,15 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("sealog-cases", &["sealog-core", "sealog-store", "sealog-control", "sealog-service"]),
     (
         "sealog-engine",
-        &["sealog-core", "sealog-store", "sealog-control", "sealog-service", "sealog-cases", "sealog-tlog"],
+        &[
+            "sealog-core",
+            "sealog-store",
+            "sealog-control",
+            "sealog-service",
+            "sealog-cases",
+            "sealog-tlog",
+            "sealog-trust",
+        ],
     ),
     (
         "sealog-server",
