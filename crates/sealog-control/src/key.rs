@@ -9,6 +9,7 @@ use sealog_store::pool::Payer;
 use crate::control::{Answer, Changed, Control};
 use crate::db::{Db, DbError, ListPage, Lock, Room, Row, Table, Value, all, one, params, readable, table};
 use crate::error::ChangeError;
+use crate::monitor_token::{MonitorAccess, MonitorTokenId};
 use crate::person::PersonId;
 use crate::project::Project;
 use crate::record::{NewRecord, Records};
@@ -21,6 +22,10 @@ pub trait KeyAccess: Send + Sync {
     fn access(&self, key_digest: Hash) -> Answer<'_, Option<Access>>;
     /// When keys were last used, and how often. Told in bulk, once a minute; a crash loses at most that.
     fn keys_used(&self, used: Vec<KeyUse>) -> Answer<'_, ()>;
+    /// Everything that a request with this monitor token may go by, revoked and expired tokens included.
+    fn monitor_access(&self, token_digest: Hash) -> Answer<'_, Option<MonitorAccess>>;
+    /// When monitor tokens were last used. Told in bulk, as uses of keys are.
+    fn monitor_tokens_used(&self, used: Vec<(MonitorTokenId, u64)>) -> Answer<'_, ()>;
     /// Grows with every change of tenants, projects, keys, actions and settings. An [`Access`] that was asked
     /// for after this was read is as new as this for as long as [`KeyAccess::version_of`] its tenant is not
     /// above it.
@@ -42,6 +47,14 @@ impl KeyAccess for Control {
             used.sort_unstable();
             used.iter().try_for_each(|used| note_use(db, used))
         })
+    }
+
+    fn monitor_access(&self, token_digest: Hash) -> Answer<'_, Option<MonitorAccess>> {
+        Control::monitor_access(self, token_digest)
+    }
+
+    fn monitor_tokens_used(&self, used: Vec<(MonitorTokenId, u64)>) -> Answer<'_, ()> {
+        Control::monitor_tokens_used(self, used)
     }
 
     fn version(&self) -> u64 {

@@ -19,7 +19,8 @@ fn prefix(mode: Mode) -> &'static str {
     }
 }
 
-/// Of a monitor token. [`parse_authorization`] does not know it: no route that takes a key takes a token.
+/// Of a monitor token. [`parse_authorization`] does not know it: a route that takes a token asks for it
+/// ([`parse_monitor_token`]).
 const MONITOR_PREFIX: &str = "sm_live_";
 
 /// Makes a key from random bytes. Shown once, stored only as its hash.
@@ -86,6 +87,20 @@ pub fn parse_authorization(header: Option<&str>) -> Result<Presented<'_>, Reject
         check_form(rest)?;
     }
     Ok(Presented { mode, digest: digest(token), rest })
+}
+
+/// The digest of the monitor token in an `Authorization` header; nothing for what is none, which may be a
+/// key.
+pub fn parse_monitor_token(header: Option<&str>) -> Result<Option<Hash>, Reject> {
+    let Some((scheme, token)) = header.and_then(|header| header.split_once(' ')) else { return Ok(None) };
+    let token = token.trim_matches(' ');
+    let Some(rest) = token.strip_prefix(MONITOR_PREFIX) else { return Ok(None) };
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(Reject::InvalidFormat);
+    }
+    // Every token has the form, so one that was mistyped is refused without a look at the store.
+    check_form(rest)?;
+    Ok(Some(digest(token)))
 }
 
 impl Presented<'_> {
@@ -172,7 +187,16 @@ mod tests {
     fn a_monitor_token_has_the_form_of_a_key_and_is_none() {
         let token = generate_monitor_token([7; 32]);
         assert_eq!(token.strip_prefix("sm_live_"), generate(Mode::Live, [7; 32]).strip_prefix("at_live_"));
-        assert_eq!(code(Some(&format!("Bearer {token}"))), Code::AuthInvalidFormat);
+        let header = format!("bEaReR {token}");
+        assert_eq!(code(Some(&header)), Code::AuthInvalidFormat);
+        assert_eq!(parse_monitor_token(Some(&header)), Ok(Some(digest(&token))));
+        assert_eq!(parse_monitor_token(Some(&format!("{header}x"))), Err(Reject::KeyNotFound));
+        assert_eq!(parse_monitor_token(Some("Bearer sm_live_")), Err(Reject::InvalidFormat));
+        assert_eq!(parse_monitor_token(Some(&format!("Basic {token}"))), Err(Reject::InvalidFormat));
+        let key = generate(Mode::Live, [7; 32]);
+        for header in [None, Some(token.as_str()), Some("Bearer"), Some(&format!("Bearer {key}"))] {
+            assert_eq!(parse_monitor_token(header), Ok(None), "{header:?}");
+        }
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
-use sealog_control::{Access, KeyAccess, KeyId, KeyUse};
+use sealog_control::{Access, KeyAccess, KeyId, KeyUse, MonitorAccess, MonitorTokenId, Tenant};
 use sealog_core::catalog::FrameworkSet;
-use sealog_core::id::{ChainId, Hash, Mode, RequestId};
+use sealog_core::id::{ChainId, Hash, Mode, ProjectId, RequestId};
 use sealog_core::key::{self, KeyState, Presented};
 use sealog_core::plan::{Billing, Plan};
 use sealog_core::reject::Reject;
@@ -46,12 +46,9 @@ impl Caller {
         let Access { key, project, tenant, actions, tenant_frameworks, .. } = access;
         let known = plans.iter().find(|plan| plan.name == tenant.plan).cloned();
         let plan = known.unwrap_or_else(|| Plan::unknown(&tenant.plan));
-        let live_rps = limits.live_rps.unwrap_or(plan.requests_per_s);
-        let rate = match (key.mode, project.rate_limit_rps) {
-            (Mode::Test, _) => (Counted::TestKey(key.id), limits.test_rps),
-            // A project with a rate of its own is counted apart from its tenant.
-            (Mode::Live, Some(rps)) => (Counted::Project(project.id), rps),
-            (Mode::Live, None) => (Counted::Tenant(tenant.id), tenant.rate_limit_rps.unwrap_or(live_rps)),
+        let rate = match key.mode {
+            Mode::Test => (Counted::TestKey(key.id), limits.test_rps),
+            Mode::Live => live_rate(&tenant, project.id, project.rate_limit_rps, &plan, limits),
         };
         Caller {
             producer: Arc::new(Producer {
@@ -118,6 +115,29 @@ impl Caller {
     }
 }
 
+/// A project with a rate of its own is counted apart from its tenant.
+fn live_rate(
+    tenant: &Tenant,
+    project: ProjectId,
+    project_rps: Option<u32>,
+    plan: &Plan,
+    limits: &LimitConfig,
+) -> (Counted, u32) {
+    let live_rps = limits.live_rps.unwrap_or(plan.requests_per_s);
+    match project_rps {
+        Some(rps) => (Counted::Project(project), rps),
+        None => (Counted::Tenant(tenant.id), tenant.rate_limit_rps.unwrap_or(live_rps)),
+    }
+}
+
+/// Who asks for proofs of a chain: with a key of it, or with a monitor token for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watcher {
+    pub chain: ChainId,
+    /// A token has neither leaves nor salts, since both tell of events.
+    pub reads_events: bool,
+}
+
 /// Callers by the digest of their key, each for as long as nothing of its tenant has changed.
 #[derive(Debug, Default)]
 struct Callers {
@@ -151,6 +171,8 @@ pub(crate) struct Auth {
     plans: Vec<Plan>,
     limits: LimitConfig,
     callers: Callers,
+    /// When monitor tokens were last used, until that is written.
+    tokens_used: Mutex<HashMap<MonitorTokenId, u64>>,
 }
 
 impl Auth {
@@ -161,6 +183,7 @@ impl Auth {
             plans,
             limits: config.limits,
             callers: Callers::default(),
+            tokens_used: Mutex::default(),
         }
     }
 
@@ -211,6 +234,33 @@ impl Auth {
         Ok(caller)
     }
 
+    /// As [`Auth::authenticate`], for routes that take monitor tokens, too. A token is looked up each time:
+    /// monitors ask seldom.
+    pub(crate) async fn watcher(
+        &self,
+        rates: &Limits,
+        headers: &HeaderMap,
+        request_id: RequestId,
+    ) -> Result<Watcher, Failure> {
+        let Some(digest) = key::parse_monitor_token(authorization(headers)?)? else {
+            let chain = self.authenticate(rates, headers, request_id).await?.chain();
+            return Ok(Watcher { chain, reads_events: true });
+        };
+        let access = self.keys.monitor_access(digest).await;
+        let access = access.map_err(|error| Failure::internal(&error, request_id))?;
+        let MonitorAccess { token, tenant, project_rate_rps } = access.ok_or(Reject::KeyNotFound)?;
+        let now_ms = request_id.received_ms();
+        token.state().check(now_ms)?;
+        lock(&self.tokens_used).entry(token.id).and_modify(|at| *at = now_ms.max(*at)).or_insert(now_ms);
+        let known = self.plans.iter().find(|plan| plan.name == tenant.plan).cloned();
+        let plan = known.unwrap_or_else(|| Plan::unknown(&tenant.plan));
+        let (counted, rps) = live_rate(&tenant, token.project_id, project_rate_rps, &plan, &self.limits);
+        if !rates.admit(counted, share(rps, self.limits.nodes), now_ms) {
+            return Err(Reject::RateLimit.into());
+        }
+        Ok(Watcher { chain: token.chain(), reads_events: false })
+    }
+
     async fn find(
         &self,
         presented: &Presented<'_>,
@@ -245,11 +295,16 @@ impl Auth {
                 add(&mut uses, used);
             }
         }
-        if uses.is_empty() {
-            return;
-        }
-        if let Err(error) = self.keys.keys_used(uses.into_values().collect()).await {
+        if !uses.is_empty()
+            && let Err(error) = self.keys.keys_used(uses.into_values().collect()).await
+        {
             tracing::warn!(%error, "failed to record the last use of some keys");
+        }
+        let tokens = std::mem::take(&mut *lock(&self.tokens_used));
+        if !tokens.is_empty()
+            && let Err(error) = self.keys.monitor_tokens_used(tokens.into_iter().collect()).await
+        {
+            tracing::warn!(%error, "failed to record the last use of some monitor tokens");
         }
     }
 }

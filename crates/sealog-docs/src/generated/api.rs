@@ -100,6 +100,7 @@ fn access(security: &Value) -> String {
         .map(|way| match object(way).next() {
             None => "nothing",
             Some((name, _)) if name == "api_key" => "an API key",
+            Some((name, _)) if name == "monitor_token" => "a monitor token",
             Some(_) => "the operator's token",
         })
         .collect();

@@ -93,6 +93,11 @@ pub fn document(config: &Config, plans: &[Plan]) -> Value {
                     "scheme": "bearer",
                     "description": "An API key: `at_live_` or `at_test_` and a secret.",
                 },
+                "monitor_token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A monitor token: `sm_live_` and a secret. It reads proofs of one chain, and no event.",
+                },
                 "operator_token": {
                     "type": "http",
                     "scheme": "bearer",
@@ -130,6 +135,7 @@ fn operation_json(method: &Method, description: Description) -> Value {
     operation["security"] = match access {
         Access::Anyone => json!([]),
         Access::ApiKey => json!([{ "api_key": [] }]),
+        Access::ApiKeyOrMonitorToken => json!([{ "api_key": [] }, { "monitor_token": [] }]),
         Access::AnyoneOrApiKey => json!([{}, { "api_key": [] }]),
         Access::Operator => json!([{ "operator_token": [] }]),
         Access::AnyoneOrOperator => json!([{}, { "operator_token": [] }]),

@@ -46,6 +46,7 @@ pub(super) struct Description {
 pub(super) enum Access {
     Anyone,
     ApiKey,
+    ApiKeyOrMonitorToken,
     AnyoneOrApiKey,
     Operator,
     AnyoneOrOperator,

@@ -135,7 +135,11 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
         summary,
         about: about.into(),
         tag: "tlog",
-        access: if of_chain { Access::ApiKey } else { Access::Anyone },
+        access: match operation {
+            Operation::ChainEntries => Access::ApiKey,
+            _ if of_chain => Access::ApiKeyOrMonitorToken,
+            _ => Access::Anyone,
+        },
         parameters,
         body: None,
         success: vec![(200, answer)],

@@ -24,6 +24,7 @@ use serde_json::json;
 
 use super::published::{Published, bytes, hashes, kept_for, not_found, parse_tile};
 use crate::app::App;
+use crate::auth::Watcher;
 use crate::respond::{self, Answer, Body, Failure};
 
 /// Tiles of a chain are the asker's alone. They change when a loss is accepted, which cuts the tree.
@@ -113,11 +114,31 @@ impl<'a> Chain<'a> {
         request_id: RequestId,
     ) -> Result<Chain<'a>, Failure> {
         let chain = app.auth.authenticate(&app.limits, headers, request_id).await?.chain();
+        Chain::of(app, trust, Watcher { chain, reads_events: true }, request_id)
+    }
+
+    /// The chain of the key, or of the monitor token.
+    pub(super) async fn watched(
+        app: &'a App,
+        trust: &'a Arc<Trust>,
+        headers: &HeaderMap,
+        request_id: RequestId,
+    ) -> Result<Chain<'a>, Failure> {
+        let watcher = app.auth.watcher(&app.limits, headers, request_id).await?;
+        Chain::of(app, trust, watcher, request_id)
+    }
+
+    fn of(
+        app: &'a App,
+        trust: &'a Arc<Trust>,
+        Watcher { chain, reads_events }: Watcher,
+        request_id: RequestId,
+    ) -> Result<Chain<'a>, Failure> {
         if chain.mode == Mode::Test {
             return Err(not_found("Test chains have no trees."));
         }
         let published = Published { trust, payer: chain.into(), request_id };
-        Ok(Chain { app, published, chain, tag: Tag::of(chain), reads_events: true })
+        Ok(Chain { app, published, chain, tag: Tag::of(chain), reads_events })
     }
 }
 

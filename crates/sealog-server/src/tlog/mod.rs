@@ -28,7 +28,7 @@ pub(crate) async fn get(
     let trust = app.service.trust().ok_or(Reject::PathNotFound)?;
     let (query, tile) = (parts.uri.query().unwrap_or(""), parameters.first().copied().unwrap_or(""));
     let store = Published { trust, payer: Payer::Stranger, request_id };
-    let chain = || Chain::of_key(app, trust, &parts.headers, request_id);
+    let chain = || Chain::watched(app, trust, &parts.headers, request_id);
     match operation {
         Operation::StoreCheckpoint => store::checkpoint(&store, query).await,
         Operation::StoreEntries => store::tile(&store, &format!("tile/entries/{tile}")).await,
@@ -38,7 +38,11 @@ pub(crate) async fn get(
         Operation::StoreConsistency => store::consistency(&store, query).await,
         Operation::Chain => chain::overview(&chain().await?).await,
         Operation::ChainCheckpoint => chain::checkpoint(&chain().await?).await,
-        Operation::ChainEntries => leaves::entries(&chain().await?, &format!("tile/entries/{tile}")).await,
+        Operation::ChainEntries => {
+            // No token reads what leaves tell of events.
+            let chain = Chain::of_key(app, trust, &parts.headers, request_id).await?;
+            leaves::entries(&chain, &format!("tile/entries/{tile}")).await
+        }
         Operation::ChainTile => chain::tile(&chain().await?, &format!("tile/{tile}")).await,
         Operation::ChainHead => proof::head(&chain().await?, query).await,
         Operation::ChainConsistency => chain::consistency(&chain().await?, query).await,

@@ -8,10 +8,13 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use sealog_control::{Access, Answer, Control, KeyAccess, KeyUse};
+use sealog_control::{
+    Access, Answer, Control, KeyAccess, KeyUse, MonitorAccess, MonitorTokenId, NewMonitorToken,
+};
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Hash, TenantId, Ulid, Uuid};
+use sealog_core::key::{digest, generate_monitor_token};
 use sealog_core::query::Filter;
 use sealog_core::time::Month;
 use sealog_core::verify::Item;
@@ -101,6 +104,15 @@ impl KeyAccess for AskedKeys {
 
     fn keys_used(&self, used: Vec<KeyUse>) -> Answer<'_, ()> {
         self.control.keys_used(used)
+    }
+
+    fn monitor_access(&self, token_digest: Hash) -> Answer<'_, Option<MonitorAccess>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.control.monitor_access(token_digest)
+    }
+
+    fn monitor_tokens_used(&self, used: Vec<(MonitorTokenId, u64)>) -> Answer<'_, ()> {
+        self.control.monitor_tokens_used(used)
     }
 
     fn version(&self) -> u64 {
@@ -309,6 +321,25 @@ impl Service {
     pub fn new_monitor_token(&self, project_id: &str) -> String {
         let path = format!("/projects/{project_id}/monitor-tokens");
         self.operator("POST", &path, &json!({"name": "monitor"})).created("token")
+    }
+
+    /// A token for the system chain of the tenant, as its owner makes one in the dashboard.
+    pub fn new_system_token(&self) -> String {
+        let (tenant_id, control) = (TenantId(Uuid::parse(&self.tenant_id).unwrap()), self.control());
+        let token = generate_monitor_token([9; 32]);
+        let new = NewMonitorToken {
+            id: MonitorTokenId(Uuid::from_random([9; 16])),
+            tenant_id,
+            project_id: wait(control.known_system_project(tenant_id)).unwrap().unwrap(),
+            name: "auditor".into(),
+            digest: digest(&token),
+            prefix: token[..12].into(),
+            expires_at_ms: None,
+            created_at_ms: self.clock.now_ms(),
+            created_by: None,
+        };
+        wait(control.create_monitor_token(new, Vec::new())).unwrap().unwrap();
+        token
     }
 
     /// A live key of a new tenant on this plan whose project has these frameworks.

@@ -196,12 +196,16 @@ fn no_route_that_takes_a_key_or_the_operators_token_takes_a_monitor_token() {
             .replace("{tile}", "000.p/1")
             .replace("{tenant_id}", &service.tenant_id)
             .replace("{project_id}", &service.project_id);
-        let of_keys =
-            ["/v1/", "/ingest/", "/tlog/v1/chain"].iter().any(|beginning| path.starts_with(beginning));
+        let of_keys = ["/v1/", "/ingest/", "/tlog/v1/chain/tile/entries/"]
+            .iter()
+            .any(|beginning| path.starts_with(beginning));
         let is_operators = path.starts_with("/operator/");
         let takes_keys =
             operation["security"].as_array().unwrap().iter().any(|way| way.get("api_key").is_some());
-        assert!(!takes_keys || of_keys, "{method} {path} has to be tried");
+        let takes_tokens =
+            operation["security"].as_array().unwrap().iter().any(|way| way.get("monitor_token").is_some());
+        assert_eq!(takes_tokens, path.starts_with("/tlog/v1/chain") && !path.contains("/entries/"), "{path}");
+        assert!(!takes_keys || of_keys || takes_tokens, "{method} {path} has to be tried");
         if !of_keys && !is_operators {
             continue;
         }
