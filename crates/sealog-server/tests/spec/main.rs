@@ -20,6 +20,7 @@ mod refusals;
 mod s10_1_tlog;
 mod s10_2_chain;
 mod s10_3_tokens;
+mod s10_4_verifiers;
 mod s10_openapi;
 mod s2_enrichment;
 mod s2_fields;
