@@ -52,6 +52,8 @@ enum Kind {
 /// Why a store could not be opened.
 #[derive(Debug)]
 pub struct Unopened {
+    /// What could not be opened.
+    what: &'static str,
     problem: String,
     /// Nobody has to change anything for it to work later: the database is not there yet, or takes nobody
     /// now.
@@ -64,7 +66,7 @@ pub struct Unopened {
 
 impl std::fmt::Display for Unopened {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "cannot open the store: {}", self.problem)
+        write!(f, "cannot open {}: {}", self.what, self.problem)
     }
 }
 
@@ -101,6 +103,7 @@ impl Opened {
         world: Arc<dyn World>,
     ) -> Result<Opened, Unopened> {
         let cannot = |error: &dyn std::fmt::Display, may_pass| Unopened {
+            what: "the store",
             problem: error.to_string(),
             may_pass,
             locked: false,
@@ -161,8 +164,10 @@ impl Opened {
             Kind::Embedded(store) => Trees::embedded(store, Arc::clone(&world)),
             Kind::Postgres(store) => Trees::on_postgres(store, Arc::clone(&world)),
         };
-        let cannot =
-            |problem: String, may_pass| Unopened { problem, may_pass, locked: false, is_setting: false };
+        let cannot = |problem: String, may_pass| {
+            let what = "the signed log";
+            Unopened { what, problem, may_pass, locked: false, is_setting: false }
+        };
         let trees = trees.map_err(|error| cannot(error.to_string(), error.may_pass()))?;
         Trust::open(trees, settings, world).map_err(|error| cannot(error.to_string(), error.may_pass()))
     }

@@ -55,6 +55,11 @@ impl Trust {
         answer.await.unwrap_or_else(|_| Err(StoreError::Read("a read of the store log panicked".into())))
     }
 
+    /// What checkpoints and proofs are verified with; None before the log began.
+    pub async fn vkey(&self) -> Result<Option<String>, StoreError> {
+        self.read(Payer::Operator, |log| Ok(log.vkey()?.map(|key| key.to_string()))).await
+    }
+
     /// Whether this server signs, and why not.
     pub fn state(&self) -> State {
         self.signer.state()

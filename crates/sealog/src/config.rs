@@ -11,8 +11,8 @@ use clap::{Arg, ArgMatches, Command};
 use ipnet::IpNet;
 use sealog_cli::exit::Failure;
 use sealog_engine::trees::FOLDER;
-use sealog_engine::trust_log::Settings as TrustSettings;
 use sealog_engine::trust_log::keys::{KeyFile, Origin};
+use sealog_engine::trust_log::{Settings as TrustSettings, StateCopy, is_origin};
 use sealog_engine::{OpenOptions, Place};
 use sealog_server::config::{Config, LimitConfig};
 use sealog_server::peer::Peer;
@@ -173,6 +173,42 @@ const SETTINGS: &[Setting] = &[
         value: "BOOL",
         default: Some("true"),
         help: "Build a Merkle tree for each live chain, in the background, for proofs that an outsider can check",
+    },
+    Setting {
+        key: "trust.origin",
+        value: "NAME",
+        default: None,
+        help: "Name of the signed log, fixed when the log begins [default: HOST/tlog/v1/store after base_url if that is set, otherwise a random name]",
+    },
+    Setting {
+        key: "trust.log_key_file",
+        value: "FILE",
+        default: None,
+        help: "Sign the log with the key in this file [default: trust/log.key in the data directory; with PostgreSQL none, and this server does not sign]",
+    },
+    Setting {
+        key: "trust.service_key_file",
+        value: "FILE",
+        default: None,
+        help: "Sign what clients get with the key in this file [default: trust/service.key in the data directory; with PostgreSQL none]",
+    },
+    Setting {
+        key: "trust.state_copy",
+        value: "FILE",
+        default: None,
+        help: "Keep the newest signed size of the log in this file, outside the data directory and its backups, to detect a rollback of the store",
+    },
+    Setting {
+        key: "trust.interval_s",
+        value: "SECONDS",
+        default: Some("60"),
+        help: "Publish and sign the heads of all live chains at this interval, from 1 to 3600",
+    },
+    Setting {
+        key: "trust.max_delay_s",
+        value: "SECONDS",
+        default: Some("600"),
+        help: "Longest time until an event is published, which the log states when it begins; at least two intervals",
     },
     Setting {
         key: "verification.schedule",
@@ -878,30 +914,45 @@ impl Values {
         Ok(Some(Arc::new(tls)))
     }
 
-    /// Keys are made at the first start on the embedded store, and given on PostgreSQL.
+    /// Keys are made at the first start on the embedded store where no file is named, and given otherwise.
     fn trust(
         &self,
         store: &Place,
         data_dir: &Path,
         base_url: Option<&str>,
     ) -> Result<Option<TrustSettings>, ConfigError> {
-        if !self.required("trust.enabled", "true or false", |text| text.parse::<bool>().ok())? {
-            return Ok(None);
-        }
-        let key = |name: &str| {
-            let path = data_dir.join(FOLDER).join(name);
-            (*store == Place::Embedded).then_some(KeyFile { path, origin: Origin::Made })
+        let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+        let key = |key: &'static str, name: &str| -> Result<Option<KeyFile>, ConfigError> {
+            let given = self.get(key, "a path", path)?;
+            let made = || (*store == Place::Embedded).then(|| data_dir.join(FOLDER).join(name));
+            let given = given.map(|path| KeyFile { path, origin: Origin::Given });
+            Ok(given.or_else(|| made().map(|path| KeyFile { path, origin: Origin::Made })))
         };
-        let host = base_url.and_then(|url| url.split_once("://")).map(|(_, host)| host.to_owned());
-        Ok(Some(TrustSettings {
-            log_key: key("log.key"),
-            service_key: key("service.key"),
-            origin: None,
-            host,
-            state_copy: None,
-            interval_s: 60,
-            max_delay_s: 600,
-        }))
+        // Of what a restored data directory brings along, it would agree with every rollback.
+        let outside = |text: &str| path(text).filter(|path| !path.starts_with(data_dir));
+        let interval_s = self.required("trust.interval_s", "a whole number from 1 to 3600", |text| {
+            text.parse().ok().filter(|interval_s| (1..=3600).contains(interval_s))
+        })?;
+        let max_delay_s = self.required(
+            "trust.max_delay_s",
+            &format!("a whole number from {} to 86400: at least two intervals", 2 * interval_s),
+            |text| text.parse().ok().filter(|delay_s| (2 * interval_s..=86_400).contains(delay_s)),
+        )?;
+        let settings = TrustSettings {
+            log_key: key("trust.log_key_file", "log.key")?,
+            service_key: key("trust.service_key_file", "service.key")?,
+            origin: self.get("trust.origin", "a name without white space and `+`", |text| {
+                is_origin(text).then(|| text.to_owned())
+            })?,
+            host: base_url.and_then(|url| url.split_once("://")).map(|(_, host)| host.to_owned()),
+            state_copy: self
+                .get("trust.state_copy", "a path outside the data directory", outside)?
+                .map(StateCopy::at),
+            interval_s,
+            max_delay_s,
+        };
+        let is_on = self.required("trust.enabled", "true or false", |text| text.parse::<bool>().ok())?;
+        Ok(is_on.then_some(settings))
     }
 
     fn schedule(&self) -> Result<Option<Schedule>, ConfigError> {
@@ -1162,6 +1213,64 @@ mod tests {
         }
         let error = error(&[], &[("SEALOG_OPERATOR_TOKEN", "hunter2")], "");
         assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    fn trust(flags: &[(&str, &str)]) -> Option<TrustSettings> {
+        resolve(&map(flags), &map(&[]), &file("")).unwrap().trust
+    }
+
+    #[test]
+    fn keys_are_made_in_the_data_directory_and_on_postgresql_only_a_named_file_signs() {
+        let made = |name: &str| {
+            let path = Path::new("d/trust").join(name);
+            Some(KeyFile { path, origin: Origin::Made })
+        };
+        let given = |path: &str| Some(KeyFile { path: path.into(), origin: Origin::Given });
+        let embedded = trust(&[("data_dir", "d")]).unwrap();
+        assert_eq!((embedded.log_key, embedded.service_key), (made("log.key"), made("service.key")));
+        assert_eq!((embedded.interval_s, embedded.max_delay_s), (60, 600));
+        assert_eq!((embedded.origin, embedded.host, embedded.state_copy), (None, None, None));
+        let database = ("store", "postgres://h/d");
+        let node = trust(&[database]).unwrap();
+        assert_eq!((node.log_key, node.service_key), (None, None));
+        let named = [("trust.log_key_file", "/k/log"), ("trust.service_key_file", "/k/service")];
+        for store in [("store", "embedded"), database] {
+            let named = trust(&[store, named[0], named[1]]).unwrap();
+            assert_eq!((named.log_key, named.service_key), (given("/k/log"), given("/k/service")));
+        }
+        let named = trust(&[("base_url", "https://log.example/a"), ("trust.origin", "log.example")]).unwrap();
+        assert_eq!((named.origin.as_deref(), named.host.as_deref()), {
+            (Some("log.example"), Some("log.example/a"))
+        });
+        assert!(trust(&[("trust.enabled", "false")]).is_none());
+    }
+
+    #[test]
+    fn a_bad_setting_of_the_signed_log_is_refused_even_where_the_log_is_off() {
+        for (key, wrong, expected) in [
+            ("trust.origin", "my log", "a name without white space and `+`, not \"my log\""),
+            ("trust.origin", "", "a name without"),
+            ("trust.origin", "a+b", "a name without"),
+            ("trust.log_key_file", "", "a path"),
+            ("trust.service_key_file", "", "a path"),
+            ("trust.state_copy", "data/copy", "a path outside the data directory"),
+            ("trust.interval_s", "0", "a whole number from 1 to 3600"),
+            ("trust.interval_s", "3601", "a whole number from 1 to 3600"),
+            ("trust.interval_s", "60s", "a whole number from 1 to 3600"),
+            ("trust.max_delay_s", "119", "a whole number from 120 to 86400: at least two intervals"),
+            ("trust.max_delay_s", "ever", "a whole number from 120"),
+            ("trust.enabled", "on", "true or false"),
+        ] {
+            for is_on in [true, false] {
+                let off = ("trust.enabled", "false");
+                let flags = [(key, wrong), off];
+                let error = error(&flags[..if is_on || key == off.0 { 1 } else { 2 }], &[], "");
+                assert!(error.contains(&format!("{key} must be {expected}")), "{error}");
+            }
+        }
+        let settings = trust(&[("trust.interval_s", "3600"), ("trust.max_delay_s", "7200")]).unwrap();
+        assert_eq!((settings.interval_s, settings.max_delay_s), (3600, 7200));
+        assert!(error(&[], &[("SEALOG_TRUST_KEY", "x")], "").contains("is not a setting"));
     }
 
     #[test]

@@ -32,6 +32,9 @@ const FILE: &str = "first-run.txt";
 /// What the line with the link begins with.
 const CLAIM: &str = "  dashboard  ";
 const ABOUT_CLAIM: &str = "The dashboard link makes you the owner. It works once and expires after 24 hours.";
+const ABOUT_VKEY: &str = "
+Everything that this server signs is verified with one line. Give this line to your auditor,
+by another way than this server; it is no secret:";
 /// Enough for a data directory with the longest path.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
@@ -69,6 +72,8 @@ pub(crate) struct Addresses<'a> {
     pub data_dir: &'a Path,
     pub base_url: &'a str,
     pub app_url: &'a str,
+    /// What the signed log is verified with, if this store has one.
+    pub vkey: Option<&'a str>,
 }
 
 /// Creates a tenant, a project, two keys and an owner if there is no tenant yet, and shows them once.
@@ -89,7 +94,7 @@ pub(crate) async fn prepare(
         return Ok(());
     }
     let first = admin.prepare_first(Actor::Host, addresses.app_url);
-    let text = text(&first, data_dir, addresses.base_url);
+    let text = text(&first, addresses);
     let cannot = |error: io::Error| Failure::Other(format!("cannot write the first keys: {error}"));
     let path = write_for_owner(data_dir, &text).map_err(cannot)?;
     if !admin.create_first(first).await? {
@@ -178,9 +183,11 @@ fn rewrite(data_dir: &Path, link: Option<&Secret>) -> io::Result<PathBuf> {
 }
 
 /// The text that says what was created and how to use it.
-fn text(First { live, test, claim, .. }: &First, data_dir: &Path, base_url: &str) -> Secret {
+fn text(First { live, test, claim, .. }: &First, addresses: Addresses<'_>) -> Secret {
+    let Addresses { data_dir, base_url, vkey, .. } = addresses;
     let (live, test, claim) = (&live.0, &test.0, &claim.0);
     let data_dir = data_dir.canonicalize().unwrap_or(data_dir.to_owned());
+    let vkey = vkey.map_or(String::new(), |vkey| format!("{ABOUT_VKEY}\n\n  vkey       {vkey}\n"));
     // Not `format!`: a text that grows leaves copies of itself behind.
     let mut text = Secret(String::with_capacity(TEXT_BYTES_MAX));
     write!(
@@ -193,7 +200,7 @@ fn text(First { live, test, claim, .. }: &First, data_dir: &Path, base_url: &str
   data       {}
 
 {ABOUT_CLAIM}
-
+{vkey}
 Send the first event:
 
   curl -sS -i {base_url}/v1/events -H 'Authorization: Bearer {live}' \\
@@ -253,6 +260,7 @@ mod tests {
 
     const URL: &str = "http://127.0.0.1:8080";
     const APP_URL: &str = "http://127.0.0.1:8080/app";
+    const VKEY: &str = "log.example+00000000+AQ==";
 
     fn wait<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
@@ -269,7 +277,7 @@ mod tests {
     }
 
     fn addresses(data_dir: &Path) -> Addresses<'_> {
-        Addresses { data_dir, base_url: URL, app_url: APP_URL }
+        Addresses { data_dir, base_url: URL, app_url: APP_URL, vkey: Some(VKEY) }
     }
 
     fn prepare_in(dir: &Path, store: &Arc<Control>, world: impl World + 'static) -> Result<(), Failure> {
@@ -281,7 +289,7 @@ mod tests {
     fn crash_after(steps: usize, dir: &Path) {
         let store = open(dir);
         let first = admin(&store).prepare_first(Actor::Host, APP_URL);
-        let text = text(&first, dir, URL);
+        let text = text(&first, addresses(dir));
         if steps >= 1 {
             // Power fails while the file is written.
             std::fs::write(dir.join("first-run.unfinished"), &text.0[..100]).unwrap();
@@ -313,6 +321,9 @@ mod tests {
             assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
             let keys = keys_in(&file);
             assert_eq!(keys.len(), 2, "after {steps} steps");
+            let text = std::fs::read_to_string(&file).unwrap();
+            assert!(text.contains("Give this line to your auditor"), "{text}");
+            assert!(text.lines().any(|line| line == format!("  vkey       {VKEY}")), "{text}");
             for key in keys {
                 let access = wait(store.access(key::digest(&key))).unwrap();
                 assert!(access.is_some(), "after {steps} steps the keys in the file open nothing");

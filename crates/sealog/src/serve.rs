@@ -263,7 +263,12 @@ async fn prepare(
     // The drain that it would wake has not begun, and looks at everything when it does.
     let admin = Admin::new(control, Arc::clone(world), &settings.service.plans, Wake::default());
     let (base_url, app_url) = (&*settings.server.base_url, &*settings.service.app_url);
-    let addresses = first_run::Addresses { data_dir: &settings.data_dir, base_url, app_url };
+    let vkey = match &settings.service.trust {
+        Some(trust) => trust.vkey().await.map_err(first_run::Failure::Store)?,
+        None => None,
+    };
+    let data_dir = &settings.data_dir;
+    let addresses = first_run::Addresses { data_dir, base_url, app_url, vkey: vkey.as_deref() };
     first_run::prepare(store.control(), &admin, world, addresses).await
 }
 

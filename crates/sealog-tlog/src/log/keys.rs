@@ -153,6 +153,11 @@ pub fn new_key(name: &str, world: &dyn World) -> Result<SigningKey, sealog_trust
     SigningKey::new(name, &seed)
 }
 
+/// Whether a log can have this name: its keys carry it.
+pub fn is_origin(text: &str) -> bool {
+    SigningKey::new(text, &[1; 32]).is_ok()
+}
+
 /// Makes the names in the directory of a file durable.
 pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));

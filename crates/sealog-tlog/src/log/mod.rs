@@ -14,6 +14,7 @@ mod state_copy;
 mod store_log;
 mod thin;
 
+pub use keys::is_origin;
 pub use reads::{AtSnapshot, Found, HeadProof, PublishedHead, Signed, TRIES_MAX};
 pub use schema::LOG;
 pub use signer::{

@@ -308,6 +308,12 @@ impl Signer {
 
     fn start(&self, known_origin: Option<&str>) -> Result<State, SignerError> {
         let Some(place) = self.log.place()? else { return self.start_without_log(known_origin) };
+        if let Some(origin) = self.settings.origin.as_ref().filter(|origin| **origin != place.origin) {
+            tracing::warn!(
+                %origin, log = place.origin,
+                "trust.origin has no effect: the log began under another name and keeps it"
+            );
+        }
         self.finish_keys()?;
         self.read_keys()?;
         if let Some(why) = self.own_signature_misfits(&place)? {

@@ -203,6 +203,12 @@ impl StoreLog {
         })
     }
 
+    /// Returns what the checkpoints of the current log are verified with: its newest log key.
+    pub fn vkey(&self) -> Result<Option<VerifierKey>, StoreError> {
+        let signs = |key: &LogKey| key.role == Role::Log && key.retired.is_none();
+        Ok(self.keys()?.into_iter().rfind(signs).map(|key| key.key))
+    }
+
     /// Returns the last published head of each chain.
     pub fn published(&self) -> Result<Vec<Published>, StoreError> {
         self.database.read(|db| {

@@ -35,4 +35,5 @@ mod terminal;
 mod tls;
 mod traces;
 mod transfer;
+mod trust;
 mod upgrade;
