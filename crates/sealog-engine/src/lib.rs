@@ -13,7 +13,7 @@ pub use sealog_tlog::log as trust_log;
 pub use sealog_tlog::trees;
 pub use service::Service;
 pub use settings::{Intervals, Settings};
-pub use trust::Trust;
+pub use trust::{Begins, Status as TrustStatus, Trust};
 
 /// What this program keeps beside the events, each in a database of its own.
 pub const SCHEMAS: [&sealog_control::Schema; 3] = [&sealog_control::SCHEMA, &trees::TREES, &trust_log::LOG];

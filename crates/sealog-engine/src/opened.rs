@@ -13,7 +13,7 @@ use sealog_tlog::log::Settings as TrustSettings;
 use sealog_tlog::trees::Trees;
 
 use crate::restoring_mark;
-use crate::trust::Trust;
+use crate::trust::{Begins, Trust};
 
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +159,12 @@ impl Opened {
     }
 
     /// The trees of its chains and its signed log, which are made where there are none. Blocks.
-    pub fn trust(&self, settings: TrustSettings, world: Arc<dyn World>) -> Result<Trust, Unopened> {
+    pub fn trust(
+        &self,
+        settings: TrustSettings,
+        world: Arc<dyn World>,
+        begins: Begins,
+    ) -> Result<Trust, Unopened> {
         let trees = match &self.kind {
             Kind::Embedded(store) => Trees::embedded(store, Arc::clone(&world)),
             Kind::Postgres(store) => Trees::on_postgres(store, Arc::clone(&world)),
@@ -169,7 +174,8 @@ impl Opened {
             Unopened { what, problem, may_pass, locked: false, is_setting: false }
         };
         let trees = trees.map_err(|error| cannot(error.to_string(), error.may_pass()))?;
-        Trust::open(trees, settings, world).map_err(|error| cannot(error.to_string(), error.may_pass()))
+        Trust::open(trees, settings, world, begins)
+            .map_err(|error| cannot(error.to_string(), error.may_pass()))
     }
 
     pub fn control(&self) -> &Arc<Control> {

@@ -1,20 +1,22 @@
 //! What the store publishes about its chains: the trees, the store log and its signer, put together.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealog_core::id::ChainId;
 use sealog_store::StoreError;
 use sealog_store::pool::{Payer, ThreadPool};
 use sealog_store::world::World;
 use sealog_tlog::BuiltHeads;
-use sealog_tlog::log::{Figures, HeadSource, Settings, Signer, SignerError, State, StoreLog};
+use sealog_tlog::log::{Figures, HeadSource, LogKey, Place, Settings, Signer, SignerError, State, StoreLog};
 use sealog_tlog::trees::{Pass, Trees};
 use sealog_trust::note::SigningKey;
 use tokio::runtime::Handle;
 
 /// A pass that took so many events is followed by the next one at once.
 const PENDING_LEAVES: u64 = 250_000;
-/// How often a server that does not sign builds the trees, and looks whether it may sign by now.
+/// How often at least a server that does not sign builds the trees, and looks whether it may sign by now.
 const IDLE_EVERY: Duration = Duration::from_secs(60);
 /// Reads of the store log that may wait for the thread.
 const WAITING_MAX: usize = 1000;
@@ -32,12 +34,47 @@ pub struct Trust {
     reader: ThreadPool,
 }
 
+/// When a log begins where the keys are to be made here and there was never one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// As a server does.
+    AtStart,
+    /// [`Trust::init`] does it.
+    OnCommand,
+}
+
+/// What an operator may know of the signed log.
+#[derive(Clone, Debug)]
+pub struct Status {
+    pub state: State,
+    /// Where the log is; None before it began.
+    pub place: Option<Place>,
+    pub signed_size: u64,
+    /// Of this log, in the order of their entries.
+    pub keys: Vec<LogKey>,
+    /// What checkpoints are verified with.
+    pub vkey: Option<String>,
+    /// How many were published.
+    pub chains: usize,
+    /// Chains that do not continue what was published, and why.
+    pub findings: Vec<(ChainId, String)>,
+    pub state_copy: Option<PathBuf>,
+}
+
 impl Trust {
     /// Finds out whether this server signs; begins a log where there was never one and the keys are to be
     /// made here. Blocks.
-    pub fn open(trees: Trees, settings: Settings, world: Arc<dyn World>) -> Result<Trust, SignerError> {
+    pub fn open(
+        trees: Trees,
+        settings: Settings,
+        world: Arc<dyn World>,
+        begins: Begins,
+    ) -> Result<Trust, SignerError> {
         let log = Arc::new(trees.store_log());
-        let signer = Arc::new(Signer::open(Arc::clone(&log), settings, world, None)?);
+        let signer = Arc::new(match begins {
+            Begins::AtStart => Signer::open(Arc::clone(&log), settings, world, None),
+            Begins::OnCommand => Signer::look(Arc::clone(&log), settings, world, None),
+        }?);
         Ok(Trust { trees: Arc::new(trees), log, signer, reader: ThreadPool::start("sealog-log", 1, None) })
     }
 
@@ -58,6 +95,28 @@ impl Trust {
     /// What checkpoints and proofs are verified with; None before the log began.
     pub async fn vkey(&self) -> Result<Option<String>, StoreError> {
         self.read(Payer::Operator, |log| Ok(log.vkey()?.map(|key| key.to_string()))).await
+    }
+
+    /// Begins the log: once, where that is left to a command. Blocks.
+    pub fn init(&self) -> Result<(), SignerError> {
+        self.signer.init()
+    }
+
+    pub async fn status(&self) -> Result<Status, StoreError> {
+        let signer = Arc::clone(&self.signer);
+        self.read(Payer::Operator, move |log| {
+            Ok(Status {
+                state: signer.state(),
+                place: log.place()?,
+                signed_size: log.newest()?.map_or(0, |signed| signed.tree.size),
+                keys: log.keys()?,
+                vkey: log.vkey()?.map(|key| key.to_string()),
+                chains: log.published()?.len(),
+                findings: log.findings()?,
+                state_copy: signer.settings().state_copy.as_ref().map(|copy| copy.path().to_owned()),
+            })
+        })
+        .await
     }
 
     /// Whether this server signs, and why not.
@@ -83,7 +142,8 @@ impl Trust {
                 "the trees of {stopped} chains stopped growing; the log names them and says why"
             ));
         }
-        if let state @ (State::Lost(_) | State::RolledBack(_)) = self.state() {
+        let state = self.state();
+        if state.is_trouble() {
             trouble.push(state.to_string());
         }
         trouble
@@ -111,7 +171,16 @@ impl Trust {
                 }
                 _ => {
                     self.pass().await;
-                    IDLE_EVERY
+                    let signer = Arc::clone(&self.signer);
+                    let looked = tokio::task::spawn_blocking(move || signer.look_again()).await;
+                    match looked {
+                        Ok(Ok(State::Signing)) => Duration::ZERO,
+                        Ok(Ok(_)) | Err(_) => self.idle_every(),
+                        Ok(Err(error)) => {
+                            tracing::error!(%error, "cannot find out whether this server signs; retrying");
+                            self.idle_every()
+                        }
+                    }
                 }
             };
             let mut taken = self.trees.lag().leaves.saturating_sub(before);
@@ -120,6 +189,10 @@ impl Trust {
             }
             tokio::time::sleep(wait).await;
         }
+    }
+
+    fn idle_every(&self) -> Duration {
+        IDLE_EVERY.min(Duration::from_secs(self.signer.settings().interval_s))
     }
 
     /// The number of events that it took into the trees.

@@ -133,6 +133,15 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         ],
     ),
     ("tenant verify", ["tenant verify acme.tar", "tenant verify acme.tar --json"]),
+    (
+        "trust init",
+        [
+            "trust init --store postgres://sealog@db/sealog --trust-log-key-file /etc/sealog/log.key",
+            "trust init --json",
+        ],
+    ),
+    ("trust status", ["trust status", "trust status --data-dir /var/lib/sealog --json"]),
+    ("trust vkey", ["trust vkey", "trust vkey --data-dir /var/lib/sealog > vkey.txt"]),
     ("verify", ["verify --all --report verified.json", "verify --data /backup/copy-of-data"]),
 ];
 

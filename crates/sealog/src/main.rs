@@ -25,6 +25,7 @@ mod serve;
 mod supervisor;
 mod tenant;
 mod traces;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -67,6 +68,7 @@ fn run(name: &str, matches: &ArgMatches) -> Result<ExitCode, Failure> {
         "migrate" => migrate::run(matches),
         "tenant" => tenant::run(matches),
         "operator-token" => operator_token::run(matches),
+        "trust" => trust::run(matches),
         _ => unreachable!("every command that is described runs"),
     }
 }
@@ -98,6 +100,7 @@ fn command() -> Command {
         .subcommand(ops_user::command())
         .subcommand(tenant::command())
         .subcommand(operator_token::command())
+        .subcommand(trust::command())
         .subcommands(backup::commands())
         .subcommands(sealog_cli::commands())
         .subcommands(host::commands());
@@ -131,7 +134,7 @@ mod tests {
     }
 
     /// Commands without `--quiet`, and why: the others may work for more than two seconds.
-    const WITHOUT_QUIET: [(&str, &str); 19] = [
+    const WITHOUT_QUIET: [(&str, &str); 22] = [
         ("sealog serve", "a server, whose log_level says how much it logs"),
         ("sealog demo", "a server"),
         ("sealog accept-loss", "one event"),
@@ -142,6 +145,9 @@ mod tests {
         ("sealog tenant close", "prints one line, of pages that take less than a second"),
         ("sealog operator-token create", "one file"),
         ("sealog operator-token rotate", "one file"),
+        ("sealog trust status", "one row for each chain"),
+        ("sealog trust vkey", "one line"),
+        ("sealog trust init", "one entry of the log"),
         ("sealog backup list", "its list is all it prints"),
         ("sealog backup heads", "reads one row for each chain"),
         ("sealog check", "its findings are all it prints; each connection has a time-out"),

@@ -14,7 +14,7 @@ use sealog_dashboard::ops::{Console, Instance, Room};
 use sealog_dashboard::{Dashboard, Pages};
 use sealog_docs::Program;
 use sealog_engine::Service;
-use sealog_engine::{Opened, Place};
+use sealog_engine::{Begins, Opened, Place};
 use sealog_server::config::Config;
 use sealog_server::{App, Server, background};
 use sealog_service::evidence::search::Work;
@@ -27,7 +27,7 @@ use sealog_store::{Store, StoreError, embedded};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admin::host::Host;
+use crate::admin::host::{Host, SignedLog};
 use crate::admin::socket::AdminSocket;
 use crate::config::Settings;
 use crate::fence::Fence;
@@ -79,7 +79,8 @@ pub(crate) fn serve(
         return Ok(ExitCode::SUCCESS);
     };
     if let Some(trust) = settings.trust.take() {
-        let trust = store.trust(trust, Arc::clone(&world)).map_err(sealog_backup::unopened)?;
+        let trust =
+            store.trust(trust, Arc::clone(&world), Begins::AtStart).map_err(sealog_backup::unopened)?;
         settings.service.trust = Some(Arc::new(trust));
     }
     let (listener, address) = main.block_on(async { listen_alone(settings.listen) })?;
@@ -143,7 +144,9 @@ pub(crate) fn serve(
         console_is_apart: console.is_some(),
         dashboard: dashboard(&app, data_dir.clone()),
     };
-    let host = Host { opened: store.clone(), world, app_url, console_url, wake };
+    let signed_log =
+        app.service.trust().map_or(SignedLog::Off, |trust| SignedLog::OfServer(Arc::clone(trust)));
+    let host = Host { opened: store.clone(), world, app_url, console_url, wake, signed_log };
     let admin = AdminSocket::new(data_dir, host);
     if let Some((_, address)) = &console {
         tracing::info!(%address, "operator console has its own address");

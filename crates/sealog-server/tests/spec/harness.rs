@@ -20,7 +20,7 @@ use sealog_core::time::Month;
 use sealog_core::verify::Item;
 use sealog_engine::trust_log::keys::{KeyFile, Origin as KeyOrigin};
 use sealog_engine::trust_log::{Settings as SignerSettings, Signer};
-use sealog_engine::{Settings, Trust};
+use sealog_engine::{Begins, Settings, Trust};
 use sealog_server::config::Config;
 use sealog_server::{App, Server, background, serve_with_pages};
 use sealog_service::Secret;
@@ -193,7 +193,8 @@ impl Service {
         // As `sealog serve` does it.
         let world: Arc<dyn World> = Arc::new(GuardedWorld::new(Arc::clone(&self.clock) as _, false));
         let (inner, control, trees) = self.home.open(self.setup.segment_bytes, &world, self.setup.trust);
-        let trust = trees.map(|trees| Trust::open(trees, self.signing(), Arc::clone(&world)).unwrap());
+        let trust = trees
+            .map(|trees| Trust::open(trees, self.signing(), Arc::clone(&world), Begins::AtStart).unwrap());
         let trust = trust.map(Arc::new);
         let settings = Settings { trust: trust.clone(), ..self.setup.service.clone() };
         let store = Arc::new(Hinge::new(inner));

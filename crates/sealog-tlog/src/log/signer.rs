@@ -82,6 +82,17 @@ pub enum State {
 }
 
 impl State {
+    fn say(&self) {
+        match self {
+            State::Signing => tracing::info!("this server signs the store log"),
+            State::NoKey(_) | State::NotBegun => {
+                tracing::info!(state = %self, "this server does not sign the store log");
+            }
+            State::Lost(_) => tracing::error!(state = %self, "signing stopped; events are accepted"),
+            State::RolledBack(_) => tracing::error!(state = %self, "signing stopped; events are rejected"),
+        }
+    }
+
     /// One word for metrics and programs.
     pub fn name(&self) -> &'static str {
         match self {
@@ -94,6 +105,11 @@ impl State {
     }
 
     pub const NAMES: [&'static str; 5] = ["signing", "no_key", "not_begun", "lost", "rolled_back"];
+
+    /// Whether an operator has to do something.
+    pub fn is_trouble(&self) -> bool {
+        matches!(self, State::Lost(_) | State::RolledBack(_))
+    }
 
     /// Whether appends have to be refused.
     pub fn refuses_events(&self) -> bool {
@@ -220,6 +236,8 @@ pub struct Signer {
     settings: Settings,
     world: Arc<dyn World>,
     probe: Arc<dyn Probe>,
+    /// The origin that control data remembers of this store's log.
+    known_origin: Option<String>,
     keys: Mutex<Vec<SigningKey>>,
     service_key: Mutex<Option<SigningKey>>,
     state: Mutex<State>,
@@ -252,6 +270,18 @@ impl Signer {
         Signer::open_with(log, settings, world, known_origin, Arc::new(Silent))
     }
 
+    /// Likewise, but begins no log: that is left to [`Signer::init`].
+    pub fn look(
+        log: Arc<StoreLog>,
+        settings: Settings,
+        world: Arc<dyn World>,
+        known_origin: Option<&str>,
+    ) -> Result<Signer, SignerError> {
+        let signer = Signer::new(log, settings, world, known_origin, Arc::new(Silent));
+        signer.look_again()?;
+        Ok(signer)
+    }
+
     /// With a probe, for tests.
     pub fn open_with(
         log: Arc<StoreLog>,
@@ -260,29 +290,55 @@ impl Signer {
         known_origin: Option<&str>,
         probe: Arc<dyn Probe>,
     ) -> Result<Signer, SignerError> {
-        let signer = Signer {
+        let signer = Signer::new(log, settings, world, known_origin, probe);
+        let state = signer.look_again()?;
+        let made = |file: &KeyFile| file.origin == Origin::Made;
+        if state == State::NotBegun && signer.settings.log_key.as_ref().is_some_and(made) {
+            signer.begin()?;
+            *lock(&signer.state) = State::Signing;
+        } else if state != State::Signing {
+            state.say();
+        } else if let Some(unknown) = signer.cannot_exclude_rollback() {
+            tracing::warn!("{unknown}");
+        }
+        Ok(signer)
+    }
+
+    fn new(
+        log: Arc<StoreLog>,
+        settings: Settings,
+        world: Arc<dyn World>,
+        known_origin: Option<&str>,
+        probe: Arc<dyn Probe>,
+    ) -> Signer {
+        Signer {
             log,
             settings,
             world,
             probe,
+            known_origin: known_origin.map(str::to_owned),
             keys: Mutex::default(),
             service_key: Mutex::default(),
             state: Mutex::new(State::NotBegun),
             copy_seen: Mutex::new(false),
             signed_ms: AtomicU64::new(0),
             turned_ms: AtomicU64::new(0),
-        };
-        let state = signer.start(known_origin)?;
-        match &state {
-            State::Signing => {}
-            State::NoKey(_) | State::NotBegun => {
-                tracing::info!(%state, "this server does not sign the store log")
-            }
-            State::Lost(_) => tracing::error!(%state, "signing stopped; events are accepted"),
-            State::RolledBack(_) => tracing::error!(%state, "signing stopped; events are rejected"),
         }
-        *lock(&signer.state) = state;
-        Ok(signer)
+    }
+
+    /// Finds out anew whether this server signs: a log that it waits for may have begun elsewhere, or its key
+    /// have come.
+    pub fn look_again(&self) -> Result<State, SignerError> {
+        let state = self.start()?;
+        let before = std::mem::replace(&mut *lock(&self.state), state.clone());
+        if before != State::NotBegun && before != state {
+            state.say();
+        }
+        Ok(state)
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     pub fn state(&self) -> State {
@@ -306,8 +362,8 @@ impl Signer {
 
     // ---- Start ------------------------------------------------------------------------------------------
 
-    fn start(&self, known_origin: Option<&str>) -> Result<State, SignerError> {
-        let Some(place) = self.log.place()? else { return self.start_without_log(known_origin) };
+    fn start(&self) -> Result<State, SignerError> {
+        let Some(place) = self.log.place()? else { return self.start_without_log() };
         if let Some(origin) = self.settings.origin.as_ref().filter(|origin| **origin != place.origin) {
             tracing::warn!(
                 %origin, log = place.origin,
@@ -331,8 +387,8 @@ impl Signer {
         })
     }
 
-    fn start_without_log(&self, known_origin: Option<&str>) -> Result<State, SignerError> {
-        if let Some(origin) = known_origin {
+    fn start_without_log(&self) -> Result<State, SignerError> {
+        if let Some(origin) = &self.known_origin {
             return Ok(State::Lost(format!(
                 "control data knows the log {origin}, and trust/log.db is empty"
             )));
@@ -348,10 +404,6 @@ impl Signer {
                 "the signing key {} exists, and trust/log.db is empty",
                 file.path.display()
             ))),
-            Some(file) if file.origin == Origin::Made => {
-                self.begin()?;
-                Ok(State::Signing)
-            }
             Some(file) => file.read().map(|_| State::NotBegun).map_err(SignerError::Key),
             None => Ok(State::NotBegun),
         }
@@ -605,21 +657,25 @@ impl Signer {
     }
 
     fn check_copy_at_start(&self, place: &Place) -> Result<Option<String>, SignerError> {
+        let Some(copy) = &self.settings.state_copy else { return Ok(None) };
+        let Some(found) = copy.hold()?.read()? else { return Ok(None) };
+        *lock(&self.copy_seen) = true;
+        self.copy_misfits(place, &found)
+    }
+
+    /// Why nobody can know whether this store was rolled back. A server that does not sign knows nothing of
+    /// it and has nothing to say.
+    pub fn cannot_exclude_rollback(&self) -> Option<String> {
         const UNKNOWN: &str = "a rollback of the store could not be excluded";
-        let Some(copy) = &self.settings.state_copy else {
-            tracing::warn!("{UNKNOWN}: set trust.state_copy to a file outside of the backups");
-            return Ok(None);
-        };
-        match copy.hold()?.read()? {
-            None => {
-                tracing::warn!(file = %copy.path().display(), "{UNKNOWN}: the state copy is missing; creating it");
-                Ok(None)
-            }
-            Some(found) => {
-                *lock(&self.copy_seen) = true;
-                self.copy_misfits(place, &found)
-            }
+        if self.state() != State::Signing || *lock(&self.copy_seen) {
+            return None;
         }
+        Some(match &self.settings.state_copy {
+            None => format!("{UNKNOWN}: set trust.state_copy to a file outside of the backups"),
+            Some(copy) => {
+                format!("{UNKNOWN}: the state copy {} was missing; it is made anew", copy.path().display())
+            }
+        })
     }
 
     fn copy_misfits(&self, place: &Place, found: &Checkpoint) -> Result<Option<String>, SignerError> {

@@ -13,7 +13,7 @@ use sealog_engine::{Opened, Place};
 use sealog_service::records::system_chain::Wake;
 use sealog_store::world::{SystemWorld, World};
 
-use super::host::Host;
+use super::host::{Host, SignedLog};
 use super::operations::{Answer, Request, administer};
 use super::protocol::{ANSWER_BYTES_MAX, Address, Greeting, Reply, VERSION, distrusted, line, socket_path};
 use super::socket::{WORK_DEADLINE, lock_directory};
@@ -228,7 +228,8 @@ impl Stopped {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let (app_url, console_url) = (settings.app_url(), settings.console_url());
-        let host = Host { opened, world, app_url, console_url, wake: Wake::default() };
+        let signed_log = settings.trust.clone().map_or(SignedLog::Off, SignedLog::OfStopped);
+        let host = Host { opened, world, app_url, console_url, wake: Wake::default(), signed_log };
         Ok(Local::Open(Stopped { host, runtime, _lock: lock }))
     }
 

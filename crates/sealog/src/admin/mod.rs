@@ -20,3 +20,4 @@ mod protocol;
 pub(crate) mod reset;
 pub(crate) mod socket;
 pub(crate) mod tenant;
+pub(crate) mod trust;

@@ -4,7 +4,7 @@ use sealog_cli::exit::Failure;
 use serde::{Deserialize, Serialize};
 
 use super::host::Host;
-use super::{divergence, inspect, loss, moment, ops_user, reset, tenant};
+use super::{divergence, inspect, loss, moment, ops_user, reset, tenant, trust};
 
 /// What an operator can ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,7 @@ pub(crate) enum Request {
     RecordDivergence(sealog_backup::Diverged),
     ReadTenant(tenant::Read),
     CloseTenant(tenant::Close),
+    Trust(trust::Request),
 }
 
 impl Request {
@@ -32,6 +33,7 @@ impl Request {
             Request::RecordDivergence(_) => "replicate --divergence",
             Request::ReadTenant(_) => "tenant export",
             Request::CloseTenant(_) => "tenant close",
+            Request::Trust(_) => "trust",
         }
     }
 
@@ -53,6 +55,7 @@ pub(crate) enum Answer {
     RecordDivergence(bool),
     ReadTenant(sealog_backup::TenantPage),
     CloseTenant(tenant::Done),
+    Trust(trust::Log),
 }
 
 /// Does what a command asks. An error is a text for the operator, with the code that the command ends with.
@@ -70,5 +73,6 @@ pub(super) async fn administer(host: &Host, request: Request) -> Result<Answer, 
         }
         Request::ReadTenant(request) => tenant::read(host, request).await.map(Answer::ReadTenant),
         Request::CloseTenant(request) => tenant::close(host, request).await.map(Answer::CloseTenant),
+        Request::Trust(request) => trust::run(host, &request).await.map(Answer::Trust),
     }
 }

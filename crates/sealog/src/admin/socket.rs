@@ -266,6 +266,7 @@ mod tests {
     use sealog_store::world::SystemWorld;
     use tokio::sync::Notify;
 
+    use super::super::host::SignedLog;
     use super::*;
 
     /// The first bytes of a greeting, once the socket is there.
@@ -289,7 +290,8 @@ mod tests {
         let options = OpenOptions { allow_unsafe_storage: true, ..OpenOptions::default() };
         let opened = Opened::open(&Place::Embedded, &data_dir, options, world.clone()).unwrap();
         let console_url = Err("there is none".into());
-        let host = Host { opened: opened.clone(), world, app_url: None, console_url, wake: Wake::default() };
+        let (wake, signed_log) = (Wake::default(), SignedLog::Off);
+        let host = Host { opened: opened.clone(), world, app_url: None, console_url, wake, signed_log };
         let socket = AdminSocket::new(data_dir.clone(), host);
         let (supervision, begun, panic) = (Supervision::new(|_| {}), AtomicU64::new(0), Notify::new());
         let admin = Loop::new("admin_socket", || async {

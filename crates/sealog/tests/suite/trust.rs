@@ -5,6 +5,9 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use sealog_testing::{eventually, postgres};
+use serde_json::{Value, json};
+
 use crate::support::*;
 
 fn mode(path: &Path) -> u32 {
@@ -28,10 +31,11 @@ fn the_first_start_makes_key_files_for_their_owner_alone_and_shows_the_vkey() {
     assert_eq!(keys.each_ref().map(|path| mode(path)), [0o600, 0o600]);
     let vkey = shown_vkey(&data).expect("the first run shows it");
     // The name and the id of the key; the private part is nowhere but in its file.
-    let named = vkey.rsplit_once('+').unwrap().0;
-    assert!(named.starts_with("sealog/"), "{vkey}");
-    assert!(texts[0].starts_with(&format!("PRIVATE+KEY+{named}+")), "{vkey}");
-    assert!(texts[1].starts_with(&format!("PRIVATE+KEY+{}/service+", named.split('+').next().unwrap())));
+    let mut parts = vkey.split('+');
+    let (name, id) = (parts.next().unwrap(), parts.next().unwrap());
+    assert!(name.starts_with("sealog/"), "{vkey}");
+    assert!(texts[0].starts_with(&format!("PRIVATE+KEY+{name}+{id}+")), "{vkey}");
+    assert!(texts[1].starts_with(&format!("PRIVATE+KEY+{name}/service+")));
     let first_run = std::fs::read_to_string(data.join("first-run.txt")).unwrap();
     assert!(!first_run.contains("PRIVATE+KEY") && !log.contains("PRIVATE+KEY"), "{log}");
     // The next start has the same keys.
@@ -107,4 +111,159 @@ fn a_named_key_file_may_be_readable_for_its_group_and_signs_only_once_a_log_was_
     assert!(log.contains("no store log was begun"), "{log}");
     assert_eq!(shown_vkey(&data), None);
     assert!(!data.join("trust/log.key").exists(), "none is made beside the one that is named");
+}
+
+/// What a command prints, and what it says about it.
+fn trust(data: &Path, args: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let mut command = sealog();
+    command.arg("trust").args(args).arg("--data-dir").arg(data).envs(environment.iter().copied());
+    ended(command.output().unwrap())
+}
+
+fn status(data: &Path, environment: &[(&str, &str)]) -> Value {
+    let (code, said, error) = trust(data, &["status", "--json"], environment);
+    assert!(matches!(code, Some(0 | 10)), "{said}{error}");
+    let status: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(code == Some(10), status["is_trouble"] == true, "{said}");
+    status
+}
+
+#[test]
+fn the_command_shows_the_same_log_of_a_running_and_of_a_stopped_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let copy = dir.path().join("state-copy");
+    let server = start({
+        let mut command = serving(sealog(), &data);
+        command.args(["--trust-interval-s", "1", "--trust-state-copy", copy.to_str().unwrap()]);
+        command
+    });
+    let key = first_key(&data);
+    assert_eq!(server.post(&key).0, 202);
+    let published = || status(&data, &[]);
+    // The project's chain and the system chain.
+    eventually("both chains are published", || published()["chains"] == 2);
+    let (code, line, _) = trust(&data, &["vkey"], &[]);
+    assert_eq!((code, line.trim_end()), (Some(0), &*shown_vkey(&data).unwrap()));
+    let (code, said, _) = trust(&data, &["status"], &[]);
+    assert_eq!(code, Some(0), "{said}");
+    for line in ["state         signing", "log key       sealog/", "service key   sealog/", ", 2 live chains"]
+    {
+        assert!(said.contains(line), "{said}");
+    }
+    assert!(said.contains(&format!("state copy    {}", copy.display())), "{said}");
+    let while_running = published();
+    assert!(while_running["published_at"].is_string() && while_running["vkey"] == line.trim_end());
+    server.stop();
+    let stopped = status(&data, &[("SEALOG_TRUST_STATE_COPY", copy.to_str().unwrap())]);
+    assert_eq!(stopped["state"], "signing");
+    assert_eq!(stopped["size"], stopped["signed_size"], "{stopped}");
+    assert!(stopped["size"].as_u64() >= while_running["size"].as_u64(), "{stopped}");
+    for same in ["origin", "vkey", "keys", "chains", "state_copy"] {
+        assert_eq!(stopped[same], while_running[same], "{same}");
+    }
+    let (_, json, _) = trust(&data, &["vkey", "--json"], &[]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["vkey"], &json["origin"]), (&stopped["vkey"], &stopped["origin"]));
+    // A log that is there is not begun again, and one that is off has no status.
+    let (code, said, error) = trust(&data, &["init"], &[]);
+    assert_eq!((code, said.as_str()), (Some(1), ""));
+    assert!(error.contains("this store has a log already"), "{error}");
+    let (code, _, error) = trust(&data, &["status"], &[("SEALOG_TRUST_ENABLED", "false")]);
+    assert!(code == Some(2) && error.contains("trust.enabled is false"), "{error}");
+    let (code, _, error) = trust(&dir.path().join("nowhere"), &["status"], &[]);
+    assert!(code == Some(2) && error.contains("there is no store in"), "{error}");
+}
+
+#[test]
+fn a_look_at_a_stopped_store_begins_no_log_and_the_command_that_does_begins_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    start({
+        let mut command = serving(sealog(), &data);
+        command.env("SEALOG_TRUST_ENABLED", "false");
+        command
+    })
+    .stop();
+    let looked = status(&data, &[]);
+    assert_eq!((&looked["state"], &looked["vkey"]), (&json!("not_begun"), &Value::Null));
+    let (code, said, error) = trust(&data, &["vkey"], &[]);
+    assert_eq!((code, said.as_str()), (Some(4), ""), "{error}");
+    assert!(error.contains("run `sealog trust init`") && !data.join("trust/log.key").exists(), "{error}");
+    let (code, vkey, error) = trust(&data, &["init"], &[]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(error.contains("Give this line to your auditor"), "{error}");
+    assert_eq!(mode(&data.join("trust/log.key")), 0o600);
+    assert_eq!(trust(&data, &["vkey"], &[]).1, vkey);
+}
+
+#[test]
+fn on_postgresql_a_log_begins_once_by_a_command_and_only_nodes_with_the_key_sign() {
+    let database = postgres::cluster().database();
+    let roles = include_str!("../../../../deploy/postgresql/roles.sql");
+    database.sql(roles);
+    let owner = database.url().replace("owner@", "sealog_owner@");
+    let (code, _, error) = ended(sealog().args(["migrate", "--store", &owner]).output().unwrap());
+    assert_eq!(code, Some(0), "{error}");
+    database.sql(roles);
+    // Whoever serves can change no table, and that is enough to begin and to sign.
+    let url = database.url().replace("owner@", "sealog_node@");
+    let dir = tempfile::tempdir().unwrap();
+    let keys = ["log.key", "service.key"].map(|name| dir.path().join(name).to_str().unwrap().to_owned());
+    let with_keys = [
+        ("SEALOG_STORE", &*url),
+        ("SEALOG_TRUST_LOG_KEY_FILE", &*keys[0]),
+        ("SEALOG_TRUST_SERVICE_KEY_FILE", &*keys[1]),
+        ("SEALOG_TRUST_INTERVAL_S", "1"),
+    ];
+    let without_keys = [with_keys[0], with_keys[3]];
+    let node = |name: &str, environment: &[(&str, &str)]| {
+        let data = dir.path().join(name);
+        let mut command = serving(sealog(), &data);
+        command.envs(environment.iter().copied());
+        (start(command), data)
+    };
+    let (first, first_data) = node("first", &without_keys);
+    assert_eq!(status(&first_data, &without_keys)["state"], "not_begun");
+    let (code, _, error) = trust(&dir.path().join("c"), &["init"], &without_keys);
+    assert!(code == Some(1) && error.contains("trust.log_key_file"), "{error}");
+    let (code, vkey, error) = trust(&dir.path().join("c"), &["init"], &with_keys);
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(keys.each_ref().map(|path| mode(Path::new(path))), [0o600, 0o600]);
+    let (code, _, error) = trust(&dir.path().join("c"), &["init"], &with_keys);
+    assert!(code == Some(1) && error.contains("has a log already"), "{error}");
+    // The node without the key finds the log, serves it and does not sign.
+    eventually("the first node finds the log", || status(&first_data, &without_keys)["state"] == "no_key");
+    assert_eq!(trust(&first_data, &["vkey"], &without_keys).1, vkey);
+    // Two nodes with the key make one snapshot in an interval, not two.
+    let signing = [node("second", &with_keys), node("third", &with_keys)];
+    let key = [&first_data, &signing[0].1, &signing[1].1]
+        .into_iter()
+        .find(|data| data.join("first-run.txt").exists())
+        .map(|data| first_key(data))
+        .expect("one node has made the first keys");
+    assert_eq!(first.post(&key).0, 202);
+    let seen = || status(&first_data, &without_keys);
+    eventually("both chains are published", || seen()["chains"] == 2);
+    let size = seen()["signed_size"].as_u64().unwrap();
+    eventually("more snapshots are signed", || seen()["signed_size"].as_u64().unwrap() >= size + 4);
+    for (_, data) in &signing {
+        assert_eq!(status(data, &with_keys)["state"], "signing");
+    }
+    let too_close = "SELECT count(*) FROM sealog_log.snapshots a JOIN sealog_log.snapshots b ON b.idx > a.idx
+                     WHERE b.time_ms - a.time_ms < 1000";
+    assert_eq!(database.sql(too_close).trim(), "0");
+    let unsigned = "SELECT count(*) FROM sealog_log.snapshots s WHERE s.idx + 1 < (SELECT size FROM sealog_log.state)
+                    AND NOT EXISTS (SELECT FROM sealog_log.checkpoints c WHERE c.log = s.log AND c.size = s.idx + 1)";
+    assert_eq!(database.sql(unsigned).trim(), "0");
+    for forbidden in [
+        "UPDATE sealog_log.entries SET entry = ''",
+        "DELETE FROM sealog_log.entries",
+        "UPDATE sealog_log.checkpoints SET note = ''",
+    ] {
+        assert!(!database.try_sql("sealog_node", forbidden).status.success(), "{forbidden}");
+    }
+    for server in [first].into_iter().chain(signing.map(|(server, _)| server)) {
+        server.stop();
+    }
 }
