@@ -174,7 +174,7 @@ impl Opened {
             Unopened { what, problem, may_pass, locked: false, is_setting: false }
         };
         let trees = trees.map_err(|error| cannot(error.to_string(), error.may_pass()))?;
-        Trust::open(trees, settings, world, begins)
+        Trust::open(trees, self.store(), settings, world, begins)
             .map_err(|error| cannot(error.to_string(), error.may_pass()))
     }
 

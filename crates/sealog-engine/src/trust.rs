@@ -1,16 +1,23 @@
 //! What the store publishes about its chains: the trees, the store log and its signer, put together.
 
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sealog_core::id::ChainId;
-use sealog_store::StoreError;
+use sealog_core::chain::Head;
+use sealog_core::id::{ChainId, Ulid};
+use sealog_store::lacking;
 use sealog_store::pool::{Payer, ThreadPool};
+use sealog_store::sync::lock;
 use sealog_store::world::World;
+use sealog_store::{Store, StoreError};
 use sealog_tlog::BuiltHeads;
-use sealog_tlog::log::{Figures, HeadSource, LogKey, Place, Settings, Signer, SignerError, State, StoreLog};
-use sealog_tlog::trees::{Pass, Trees};
+use sealog_tlog::log::{
+    Figures, HeadSource, LogKey, Place, Published, Settings, Signer, SignerError, State, StoreLog, TreeHead,
+};
+use sealog_tlog::trees::{self, Pass, Trees};
 use sealog_trust::note::SigningKey;
 use tokio::runtime::Handle;
 
@@ -18,6 +25,8 @@ use tokio::runtime::Handle;
 const PENDING_LEAVES: u64 = 250_000;
 /// How often at least a server that does not sign builds the trees, and looks whether it may sign by now.
 const IDLE_EVERY: Duration = Duration::from_secs(60);
+/// Chains that are named where everything that is wrong is.
+const NAMED_MAX: usize = 10;
 /// Reads of the store log that may wait for the thread.
 const WAITING_MAX: usize = 1000;
 /// What a read counts in its queue. They are all small.
@@ -25,11 +34,13 @@ const COST: usize = 4 << 10;
 
 /// The trees and the signed log of a store. Proofs of a chain come from [`Trust::trees`], everything about
 /// the log from [`Trust::read`].
-#[derive(Debug)]
 pub struct Trust {
     pub trees: Arc<Trees>,
     log: Arc<StoreLog>,
     signer: Arc<Signer>,
+    store: Arc<dyn Store>,
+    /// Chains that do not continue what was published, and what is wrong with each.
+    misfits: Mutex<BTreeMap<ChainId, String>>,
     /// Of reads of the log, which block.
     reader: ThreadPool,
 }
@@ -57,8 +68,17 @@ pub struct Status {
     /// How many were published.
     pub chains: usize,
     /// Chains that do not continue what was published, and why.
-    pub findings: Vec<(ChainId, String)>,
+    pub findings: Vec<String>,
     pub state_copy: Option<PathBuf>,
+}
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trust")
+            .field("trees", &self.trees)
+            .field("signer", &self.signer)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Trust {
@@ -66,6 +86,7 @@ impl Trust {
     /// made here. Blocks.
     pub fn open(
         trees: Trees,
+        store: Arc<dyn Store>,
         settings: Settings,
         world: Arc<dyn World>,
         begins: Begins,
@@ -75,7 +96,117 @@ impl Trust {
             Begins::AtStart => Signer::open(Arc::clone(&log), settings, world, None),
             Begins::OnCommand => Signer::look(Arc::clone(&log), settings, world, None),
         }?);
-        Ok(Trust { trees: Arc::new(trees), log, signer, reader: ThreadPool::start("sealog-log", 1, None) })
+        let (trees, reader) = (Arc::new(trees), ThreadPool::start("sealog-log", 1, None));
+        Ok(Trust { trees, log, signer, store, misfits: Mutex::default(), reader })
+    }
+
+    /// Before the first event is taken: refuses events where the store was rolled back, and those of each
+    /// chain that ends before its last published head. Chains that go beyond it are held against it by
+    /// [`Trust::watch`], since that reads an event of each.
+    pub async fn guard(&self) -> Result<(), StoreError> {
+        self.tell_store();
+        let published = self.read(Payer::Operator, StoreLog::published).await?;
+        if published.is_empty() {
+            return Ok(());
+        }
+        let heads: HashMap<ChainId, Head> = self.store.heads().await?.into_iter().collect();
+        for published in published {
+            let head = heads.get(&published.chain).copied().unwrap_or(Head::EMPTY);
+            if published.compare(head.chain_seq, head.hash, None).is_some() {
+                self.hold(&published).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Accepts no events of a chain that lacks its last published event. Whether it does.
+    async fn hold(&self, published: &Published) -> Result<bool, StoreError> {
+        let Published { chain, size, event_hash, .. } = *published;
+        let known = Head { chain_seq: size, log_id: Ulid(0), hash: event_hash };
+        if !lacking::lacks(&*self.store, chain, &known).await? {
+            return Ok(false);
+        }
+        self.store.record_loss(chain, known).await?;
+        let problem =
+            format!("chain {chain} does not have event {size}, which was published; it rejects new events");
+        if lock(&self.misfits).insert(chain, problem.clone()).as_ref() != Some(&problem) {
+            tracing::error!(%chain, published = size, "a chain does not have the event that was published last; it rejects events until you accept the loss");
+        }
+        Ok(true)
+    }
+
+    /// Each chain as [`Trust::hold`] does it.
+    async fn hold_all(&self) -> Result<(), StoreError> {
+        for published in self.read(Payer::Operator, StoreLog::published).await? {
+            self.hold(&published).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks at the chains that the last snapshot could not publish. Where the loss was accepted, the log
+    /// says so in an entry, and the next snapshot publishes the shorter chain.
+    async fn settle(&self) -> Result<(), StoreError> {
+        let findings = self.read(Payer::Operator, StoreLog::findings).await?;
+        let held: Vec<ChainId> = lock(&self.misfits).keys().copied().collect();
+        for chain in held.into_iter().filter(|chain| findings.iter().all(|(found, _)| found != chain)) {
+            // Its tree may have stopped before its published head, so that no snapshot looks at it.
+            let published = self.published_of(chain).await?;
+            let is_held = match &published {
+                Some(published) => self.hold(published).await?,
+                None => false,
+            };
+            if !is_held {
+                lock(&self.misfits).remove(&chain);
+            }
+        }
+        for (chain, finding) in findings {
+            let Some(published) = self.published_of(chain).await? else { continue };
+            if self.hold(&published).await? {
+                continue;
+            }
+            let known = Head { chain_seq: published.size, log_id: Ulid(0), hash: published.event_hash };
+            let is_accepted = lacking::is_accepted(&*self.store, chain, &known).await?;
+            // Of the shorter chain, once the builder has got that far.
+            let tree = self.trees.head(chain).await.map_err(StoreError::from)?;
+            let tree = tree.filter(|tree| is_accepted && tree.stopped.is_none());
+            match tree {
+                Some(tree) if self.state() == State::Signing && self.fits(&tree).await? => {
+                    let head = TreeHead { chain, size: tree.size, root: tree.root, event_hash: tree.hash };
+                    let signer = Arc::clone(&self.signer);
+                    let declared = tokio::task::spawn_blocking(move || signer.declare_loss(&head)).await;
+                    match declared {
+                        Ok(Ok(())) => drop(lock(&self.misfits).remove(&chain)),
+                        Ok(Err(error)) => {
+                            tracing::error!(%error, "cannot declare an accepted loss; retrying")
+                        }
+                        Err(_) => {}
+                    }
+                }
+                _ => drop(lock(&self.misfits).insert(chain, finding)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a tree ends with an event that its chain has.
+    async fn fits(&self, tree: &trees::TreeHead) -> Result<bool, StoreError> {
+        let head = Head { chain_seq: tree.size, log_id: Ulid(0), hash: tree.hash };
+        Ok(!lacking::contradicts(&*self.store, tree.chain, &head).await?)
+    }
+
+    async fn published_of(&self, chain: ChainId) -> Result<Option<Published>, StoreError> {
+        self.read(Payer::Operator, move |log| log.published_of(chain)).await
+    }
+
+    /// Refuses events while the store is known to be rolled back, and no longer.
+    fn tell_store(&self) {
+        let state = self.state();
+        self.store.set_rolled_back(state.refuses_events().then(|| state.to_string()));
+    }
+
+    /// Chains that do not continue what was published.
+    pub fn misfits(&self) -> usize {
+        lock(&self.misfits).len()
     }
 
     /// Reads the store log: entries, tiles, checkpoints, keys, heads of chains. The queue is fair between
@@ -103,8 +234,10 @@ impl Trust {
     }
 
     pub async fn status(&self) -> Result<Status, StoreError> {
-        let signer = Arc::clone(&self.signer);
+        let (signer, misfits) = (Arc::clone(&self.signer), lock(&self.misfits).clone());
         self.read(Payer::Operator, move |log| {
+            let mut findings: BTreeMap<ChainId, String> = log.findings()?.into_iter().collect();
+            findings.extend(misfits);
             Ok(Status {
                 state: signer.state(),
                 place: log.place()?,
@@ -112,7 +245,7 @@ impl Trust {
                 keys: log.keys()?,
                 vkey: log.vkey()?.map(|key| key.to_string()),
                 chains: log.published()?.len(),
-                findings: log.findings()?,
+                findings: findings.into_values().collect(),
                 state_copy: signer.settings().state_copy.as_ref().map(|copy| copy.path().to_owned()),
             })
         })
@@ -146,6 +279,8 @@ impl Trust {
         if state.is_trouble() {
             trouble.push(state.to_string());
         }
+        trouble.extend(lock(&self.misfits).values().take(NAMED_MAX).cloned());
+
         trouble
     }
 
@@ -154,7 +289,11 @@ impl Trust {
     pub(crate) async fn watch(&self) {
         let heads = BuiltHeads::new(Arc::clone(&self.trees), Arc::clone(&self.log), Handle::current());
         let source: Arc<dyn HeadSource> = Arc::new(heads);
+        let mut held = false;
         loop {
+            if !held {
+                held = self.say(self.hold_all().await);
+            }
             let before = self.trees.lag().leaves;
             let wait = match self.state() {
                 State::Signing => {
@@ -187,7 +326,21 @@ impl Trust {
             while taken >= PENDING_LEAVES {
                 taken = self.pass().await;
             }
+            self.tell_store();
+            self.say(self.settle().await);
             tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Whether it came to pass.
+    fn say(&self, compared: Result<(), StoreError>) -> bool {
+        match compared {
+            Ok(()) => true,
+            Err(StoreError::Closing) => false,
+            Err(error) => {
+                tracing::error!(%error, "cannot compare the chains with what was published; retrying");
+                false
+            }
         }
     }
 

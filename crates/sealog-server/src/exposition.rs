@@ -12,7 +12,9 @@ use std::sync::atomic::Ordering;
 use hyper::{HeaderMap, Response, StatusCode};
 use sealog_core::id::{Mode, RequestId};
 use sealog_core::reject::{CODES, Code, Reject};
+use sealog_engine::Trust;
 use sealog_engine::trees::Lag;
+use sealog_engine::trust_log::State;
 use sealog_service::records::heads::ahead;
 use sealog_store::StoreError;
 use sealog_store::stats::HistogramView;
@@ -254,6 +256,7 @@ async fn render(app: &App) -> Result<String, StoreError> {
     }
     if let Some(trust) = app.service.trust() {
         trees_of_chains(&mut text, &trust.trees.lag());
+        signed_log(&mut text, trust);
     }
     if app.replication.is_some() {
         text.family(
@@ -313,6 +316,40 @@ fn trees_of_chains(text: &mut Text, lag: &Lag) {
     text.sample("sealog_tree_leaves_total", "", lag.leaves);
     text.family("sealog_tree_failures_total", "counter", "Failed passes of the tree builder.");
     text.sample("sealog_tree_failures_total", "", lag.failures);
+}
+
+/// Whether the heads of the trees are published and signed.
+fn signed_log(text: &mut Text, trust: &Trust) {
+    let figures = trust.figures();
+    text.family(
+        "sealog_trust_state",
+        "gauge",
+        "1 for the state that the signed log is in here, 0 for the others.",
+    );
+    for name in State::NAMES {
+        let is_it = figures.state.name() == name;
+        text.sample("sealog_trust_state", &format!("state=\"{name}\""), u64::from(is_it));
+    }
+    if let Some(age_s) = figures.signed_age_s {
+        text.family(
+            "sealog_trust_signed_age_seconds",
+            "gauge",
+            "Age of the newest published heads that this server has signed or seen signed; missing before the first.",
+        );
+        text.sample("sealog_trust_signed_age_seconds", "", age_s);
+    }
+    text.family(
+        "sealog_trust_interval_seconds",
+        "gauge",
+        "How often the heads of all live chains are published.",
+    );
+    text.sample("sealog_trust_interval_seconds", "", figures.interval_s);
+    text.family(
+        "sealog_trust_chains_misfit",
+        "gauge",
+        "Chains that do not continue what was published of them. Should always be 0.",
+    );
+    text.sample("sealog_trust_chains_misfit", "", trust.misfits() as u64);
 }
 
 /// Of a server with TLS.

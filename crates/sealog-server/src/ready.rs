@@ -86,6 +86,7 @@ reasons! {
     StoreError::Unavailable(_) => "database_unavailable"
     StoreError::HeadUnproven { .. } => "head_unproven"
     StoreError::Superseded { .. } => "superseded"
+    StoreError::RolledBack(_) => "rolled_back"
     StoreError::Closing => "closing"
     StoreError::Refused(_) => "refused"
     StoreError::Damaged { .. } => "damaged"

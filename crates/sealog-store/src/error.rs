@@ -29,6 +29,9 @@ pub enum StoreError {
     /// A copy of this store was promoted, which now has the chains. Appends stay refused, also after a start;
     /// reads go on.
     Superseded { epoch: u64 },
+    /// The signed log proves that this store was rolled back. Appends are refused until an operator has
+    /// decided what becomes of the log; reads go on. The text says why.
+    RolledBack(String),
     /// The store is closing.
     Closing,
     /// A request that the store cannot hold, events that do not continue their chain, or a position that is
@@ -67,6 +70,7 @@ impl fmt::Display for StoreError {
                 f,
                 "this server is no longer the primary: its peer has epoch {epoch}, from a later promotion. It rejects events; send them to the peer"
             ),
+            StoreError::RolledBack(why) => f.write_str(why),
             StoreError::Closing => f.write_str("the store is shutting down"),
             StoreError::Refused(why) => f.write_str(why),
             StoreError::Damaged { chain_seq } => write!(f, "the record of event {chain_seq} is damaged"),

@@ -16,6 +16,7 @@ pub mod embedded;
 mod error;
 pub mod fair_queue;
 pub mod feed;
+pub mod lacking;
 pub mod loss;
 pub mod pool;
 pub mod postgres;

@@ -58,6 +58,8 @@ struct State {
     /// Each chain's last change, and how many there were in all.
     changed: BTreeMap<ChainId, u64>,
     changes: u64,
+    /// Why no events are taken.
+    rolled_back: Option<String>,
 }
 
 impl State {
@@ -155,6 +157,9 @@ impl ReferenceStore {
                 && let Some(decided) = self.find_key(state, chain, &reservation.key)
             {
                 return Ok(decided);
+            }
+            if let Some(why) = &state.rolled_back {
+                return Err(StoreError::RolledBack(why.clone()));
             }
             if state.lost.contains_key(&chain) {
                 return Err(StoreError::HeadUnproven { chain });
@@ -552,6 +557,15 @@ impl Store for ReferenceStore {
         Box::pin(async move { Ok(losses) })
     }
 
+    fn record_loss(&self, chain: ChainId, known: Head) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.with(|state| _ = state.lost.insert(chain, known));
+        Box::pin(async { Ok(()) })
+    }
+
+    fn set_rolled_back(&self, why: Option<String>) {
+        self.with(|state| state.rolled_back = why);
+    }
+
     fn accept_loss(&self, chain: ChainId, reason: String) -> BoxFuture<'_, Result<Receipt, StoreError>> {
         Box::pin(async move { self.announced(chain, self.accept_loss_now(chain, &reason)) })
     }
@@ -561,6 +575,6 @@ impl Store for ReferenceStore {
     }
 
     fn ready(&self) -> Result<(), StoreError> {
-        Ok(())
+        self.with(|state| state.rolled_back.clone().map_or(Ok(()), |why| Err(StoreError::RolledBack(why))))
     }
 }

@@ -197,6 +197,23 @@ pub trait Store: Send + Sync {
         Box::pin(async move { self.drop_planned(self.plan_drop(before_ms).await?).await })
     }
 
+    /// Records that a chain is known to have had this last event, and has lost it: from now on it accepts no
+    /// events until the loss is accepted, and its verification misses what is lost. Its `log_id` may be 0 for
+    /// unknown. The caller must have seen that the chain does not have it ([`lacks`]). It is not kept
+    /// on disk by a store in a directory: whoever knows of the event records it at each start.
+    ///
+    /// [`lacks`]: crate::lacking::lacks
+    fn record_loss(&self, chain: ChainId, known: Head) -> BoxFuture<'_, Result<(), StoreError>> {
+        let _ = (chain, known);
+        Box::pin(async { Err(StoreError::Refused("this store records no losses".into())) })
+    }
+
+    /// Refuses all events from now on, since the store was rolled back, for this reason; None accepts them
+    /// again. What is queued is still written.
+    fn set_rolled_back(&self, why: Option<String>) {
+        let _ = why;
+    }
+
     /// Chains that accept no events because those that they are known to have had last are lost, with what is
     /// lost, in the order of their ids: what [`Store::accept_loss`] lets go on.
     fn losses(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Loss)>, StoreError>> {

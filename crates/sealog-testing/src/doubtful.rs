@@ -227,6 +227,14 @@ impl Store for DoubtfulStore {
         self.inner.accept_loss(chain, reason)
     }
 
+    fn record_loss(&self, chain: ChainId, known: Head) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.record_loss(chain, known)
+    }
+
+    fn set_rolled_back(&self, why: Option<String>) {
+        self.inner.set_rolled_back(why);
+    }
+
     fn losses(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Loss)>, StoreError>> {
         self.inner.losses()
     }

@@ -81,6 +81,7 @@ pub(crate) fn serve(
     if let Some(trust) = settings.trust.take() {
         let trust =
             store.trust(trust, Arc::clone(&world), Begins::AtStart).map_err(sealog_backup::unopened)?;
+        main.block_on(trust.guard()).map_err(|error| error.to_string())?;
         settings.service.trust = Some(Arc::new(trust));
     }
     let (listener, address) = main.block_on(async { listen_alone(settings.listen) })?;

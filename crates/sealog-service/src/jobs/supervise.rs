@@ -83,6 +83,7 @@ pub fn of_one_row(outcome: Result<Result<(), StoreError>, String>) -> Result<Opt
             | StoreError::Unavailable(_)
             | StoreError::ClockLeapt
             | StoreError::Superseded { .. }
+            | StoreError::RolledBack(_)
             | StoreError::Closing),
         )) => Err(error),
         Ok(Err(

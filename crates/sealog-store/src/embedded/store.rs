@@ -342,6 +342,16 @@ impl Store for EmbeddedStore {
         Box::pin(async move { answer.await.unwrap_or(Err(StoreError::Closing)) })
     }
 
+    fn record_loss(&self, chain: ChainId, known: Head) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.log(chain.mode).contents.chains.record_loss(chain, known);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn set_rolled_back(&self, why: Option<String>) {
+        self.live.log().writer.set_rolled_back(why.clone());
+        self.test.log().writer.set_rolled_back(why);
+    }
+
     fn plan_drop(&self, before_ms: u64) -> BoxFuture<'_, Result<DropPlan, StoreError>> {
         let log = Arc::clone(self.test.log());
         let plan = self.pool.run(Lane::Read, Payer::Operator, LOOKUP_COST, move || log.plan_drop(before_ms));

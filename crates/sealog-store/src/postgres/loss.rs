@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
-use sealog_core::id::ChainId;
+use sealog_core::id::{ChainId, Ulid};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row};
 
@@ -166,7 +166,7 @@ pub(super) async fn detect(
 ) -> Result<(), Error> {
     for (chain, known) in acknowledged {
         let found = at_or_before(session, *chain, known.chain_seq).await?;
-        if found == *known || is_dropped(session, *chain, known.chain_seq).await? {
+        if is_same(&found, known) || is_dropped(session, *chain, known.chain_seq).await? {
             continue;
         }
         if let Some(acceptance) = accepted(session, *chain, *known).await? {
@@ -178,6 +178,11 @@ pub(super) async fn detect(
         note(session, *chain, *known).await?;
     }
     Ok(())
+}
+
+/// Whether both are one event. The id of a known one may be unknown (0), and the hash covers it.
+pub(super) fn is_same(found: &Head, known: &Head) -> bool {
+    (found.chain_seq, found.hash) == (known.chain_seq, known.hash)
 }
 
 /// Whether an event was dropped for its age, which is no loss.
@@ -199,8 +204,11 @@ pub(super) async fn at_or_before(session: &Session, chain: ChainId, seq: u64) ->
 }
 
 /// The last event whose id is below that of a lost one: what follows it was sealed later, in the lost ones'
-/// places.
+/// places. Of one whose id is unknown, what stands before its place.
 pub(super) async fn older(session: &Session, chain: ChainId, lost: Head) -> Result<Head, Error> {
+    if lost.log_id == Ulid(0) {
+        return at_or_before(session, chain, lost.chain_seq - 1).await;
+    }
     one(session, OLDER, Type::UUID, chain, &Id::of_ulid(lost.log_id)).await
 }
 

@@ -58,6 +58,8 @@ pub struct PostgresStore {
     pool: FairPool,
     stop: Mutex<Option<oneshot::Sender<()>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Why this server takes no events, if it found out that the database was rolled back.
+    rolled_back: Mutex<Option<String>>,
 }
 
 impl PostgresStore {
@@ -98,6 +100,7 @@ impl PostgresStore {
                 pool: FairPool::start(),
                 stop: Mutex::new(Some(stop)),
                 thread: Mutex::new(Some(thread)),
+                rolled_back: Mutex::default(),
             }),
             Err(error) => {
                 let _ = thread.join();
@@ -179,6 +182,11 @@ impl PostgresStore {
             migrate::lock(&session).await.map_err(|error| unavailable(&error))?;
             Ok(StartupLock { _session: session })
         })
+    }
+
+    /// Whether this server takes events.
+    fn accepts(&self) -> Result<(), StoreError> {
+        lock(&self.rolled_back).clone().map_or(Ok(()), |why| Err(StoreError::RolledBack(why)))
     }
 
     /// Runs on the store's thread, whoever awaits the answer and whether or not they still do.
@@ -591,7 +599,8 @@ impl Store for PostgresStore {
     }
 
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
-        let answer = self.inner.writer.append(append, &self.runtime);
+        let accepts = self.accepts();
+        let answer = accepts.and_then(|()| self.inner.writer.append(append, &self.runtime));
         Box::pin(async move { answer?.await.unwrap_or(Err(StoreError::Closing)) })
     }
 
@@ -708,6 +717,15 @@ impl Store for PostgresStore {
         self.run(async move { writer.accept_loss(chain, &reason).await })
     }
 
+    fn record_loss(&self, chain: ChainId, known: Head) -> BoxFuture<'_, Result<(), StoreError>> {
+        let noted = self.note_losses(BTreeMap::from([(chain, known)]));
+        Box::pin(async move { noted.await.map(drop) })
+    }
+
+    fn set_rolled_back(&self, why: Option<String>) {
+        *lock(&self.rolled_back) = why;
+    }
+
     fn plan_drop(&self, before_ms: u64) -> BoxFuture<'_, Result<DropPlan, StoreError>> {
         let inner = Arc::clone(&self.inner);
         self.run(async move { inner.plan_drop(before_ms).await })
@@ -759,6 +777,7 @@ impl Store for PostgresStore {
 
     fn ready(&self) -> Result<(), StoreError> {
         self.inner.health.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        self.accepts()?;
         self.inner.clock.seen().sealing_ms().map(drop)
     }
 }

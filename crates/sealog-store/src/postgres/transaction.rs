@@ -359,7 +359,8 @@ impl Transaction<'_> {
     /// Whether the events whose loss is noted in the row are there again. Then the note is taken back.
     async fn is_repaired(&self) -> Result<bool, Error> {
         let Some((_, Some(noted))) = self.row().await? else { return Ok(false) };
-        if loss::at_or_before(self.session, self.chain, noted.chain_seq).await? != noted {
+        let found = loss::at_or_before(self.session, self.chain, noted.chain_seq).await?;
+        if !loss::is_same(&found, &noted) {
             return Ok(false);
         }
         tracing::warn!(chain = %self.chain, noted = noted.chain_seq, "lost events are back in the database; the chain accepts events again");
@@ -406,7 +407,7 @@ impl Transaction<'_> {
         for had in [Some(head), noted, known].into_iter().flatten().filter(|had| had.chain_seq > 0) {
             last_id = last_id.max(had.log_id);
             if had.chain_seq <= dropped.chain_seq
-                || loss::at_or_before(session, chain, had.chain_seq).await? == had
+                || loss::is_same(&loss::at_or_before(session, chain, had.chain_seq).await?, &had)
                 || loss::accepted(session, chain, had).await?.is_some()
             {
                 continue;

@@ -212,6 +212,8 @@ losses! {
         a_chain_that_is_lost_as_a_whole_begins_with_its_acceptance
         the_key_of_a_lost_request_is_free_once_the_loss_is_accepted
         losses_of_several_chains_are_accepted_one_by_one
+        a_chain_that_lacks_an_event_it_is_known_to_have_had_takes_none_until_that_is_accepted
+        a_store_that_was_rolled_back_takes_no_events_until_that_is_taken_back
     }
     system_chain: {
         a_system_chain_is_sealed_read_verified_and_followed_like_any_other

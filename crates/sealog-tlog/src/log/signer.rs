@@ -35,6 +35,8 @@ use super::store_log::{Finding, Genesis, LogKey, Place, StoreLog, TreeHead, role
 
 /// How long an old log key signs beside the new one.
 pub const ROTATION_MS: u64 = 90 * 24 * 3600 * 1000;
+/// The reason of a restore entry. The log is public, so it names no chain.
+const LOSS_ACCEPTED: &str = "the loss of the last events of a chain was accepted";
 /// Hours and days that one turn thins at most.
 const THIN_STEPS: usize = 8;
 /// How long to wait after a failure.
@@ -255,6 +257,7 @@ pub struct Figures {
     pub state: State,
     /// Age of the newest signed snapshot; None before the first.
     pub signed_age_s: Option<u64>,
+    pub interval_s: u64,
 }
 
 impl Signer {
@@ -357,7 +360,8 @@ impl Signer {
     pub fn figures(&self) -> Figures {
         let signed_ms = self.signed_ms.load(Ordering::Relaxed);
         let age = self.world.now_ms().saturating_sub(signed_ms) / 1000;
-        Figures { state: self.state(), signed_age_s: (signed_ms > 0).then_some(age) }
+        let signed_age_s = (signed_ms > 0).then_some(age);
+        Figures { state: self.state(), signed_age_s, interval_s: self.settings.interval_s }
     }
 
     // ---- Start ------------------------------------------------------------------------------------------
@@ -514,6 +518,15 @@ impl Signer {
         let place = self.known_place()?;
         self.log.declare_restore(&place, reason, None, self.world.now_ms())?.ok_or_else(moved)?;
         *lock(&self.state) = State::Signing;
+        self.sign().map(drop)
+    }
+
+    /// Says in the log that a chain goes on shorter, since the loss of its last events was accepted. The next
+    /// snapshot publishes this head.
+    pub fn declare_loss(&self, head: &TreeHead) -> Result<(), SignerError> {
+        let place = self.known_place()?;
+        let declared = self.log.declare_restore(&place, LOSS_ACCEPTED, Some(head), self.world.now_ms())?;
+        declared.ok_or_else(|| SignerError::Refused("the store log moved on meanwhile".into()))?;
         self.sign().map(drop)
     }
 

@@ -96,7 +96,7 @@ fn log(
         keys: keys.iter().map(key).collect(),
         state_copy: state_copy.map(|path| path.display().to_string()),
         findings_total: findings.len(),
-        findings: findings.into_iter().take(NAMED_MAX).map(|(_, finding)| finding).collect(),
+        findings: findings.into_iter().take(NAMED_MAX).collect(),
         origin: place.map(|place| place.origin),
     }
 }

@@ -267,3 +267,229 @@ fn on_postgresql_a_log_begins_once_by_a_command_and_only_nodes_with_the_key_sign
         server.stop();
     }
 }
+
+/// A server that publishes every second, with a state copy where one is named.
+fn quick(data: &Path, copy: Option<&Path>) -> Running {
+    let mut command = serving(sealog(), data);
+    command.args(["--trust-interval-s", "1"]);
+    if let Some(copy) = copy {
+        command.arg("--trust-state-copy").arg(copy);
+    }
+    start(command)
+}
+
+/// A directory with all that is in it.
+fn copy_of(from: &Path, to: &Path) {
+    assert!(std::process::Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+}
+
+fn metric(server: &Running, key: &str, series: &str) -> Option<f64> {
+    let (_, text) = server.get(key, "/metrics");
+    let line = text.lines().find(|line| line.rsplit_once(' ').is_some_and(|(name, _)| name == series))?;
+    line.rsplit_once(' ')?.1.parse().ok()
+}
+
+fn state_metric(server: &Running, key: &str, state: &str) -> Option<f64> {
+    metric(server, key, &format!("sealog_trust_state{{state=\"{state}\"}}"))
+}
+
+/// Waits until the signed log covers all that was acknowledged before.
+fn publish(data: &Path) {
+    let size = || status(data, &[])["signed_size"].as_u64().unwrap();
+    let before = size();
+    // One may have been under way.
+    eventually("two more snapshots are signed", || size() >= before + 2);
+}
+
+#[test]
+fn a_store_that_is_older_than_its_state_copy_rejects_events_and_signs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, old, copy) = (dir.path().join("data"), dir.path().join("old"), dir.path().join("copy"));
+    let server = quick(&data, Some(&copy));
+    let key = first_key(&data);
+    assert_eq!(server.post(&key).0, 202);
+    publish(&data);
+    assert_eq!(state_metric(&server, &key, "signing"), Some(1.0));
+    assert!(metric(&server, &key, "sealog_trust_signed_age_seconds").is_some());
+    assert!(!server.begun.contains("could not be excluded"), "{}", server.begun);
+    server.stop();
+    copy_of(&data, &old);
+    let server = quick(&data, Some(&copy));
+    assert_eq!(server.post(&key).0, 202);
+    publish(&data);
+    server.stop();
+    let signed = std::fs::read_to_string(&copy).unwrap();
+
+    std::fs::remove_dir_all(&data).unwrap();
+    copy_of(&old, &data);
+    let server = quick(&data, Some(&copy));
+    let (code, body) = server.post(&key);
+    assert!(code == 500 && body.contains("event/write_failed"), "{code} {body}");
+    let (code, body) = server.get(&key, "/readyz");
+    let ready: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((code, &ready["reason"]), (503, &json!("rolled_back")));
+    let detail = ready["detail"].as_str().unwrap();
+    assert!(detail.contains("rolled back") && detail.contains("sealog trust recover"), "{detail}");
+    assert_eq!(server.get(&key, "/v1/events").0, 200, "reads go on");
+    assert_eq!(state_metric(&server, &key, "rolled_back"), Some(1.0));
+    let said = status(&data, &[]);
+    assert_eq!(said["state"], "rolled_back");
+    assert!(said["detail"].as_str().unwrap().contains("the state copy says that"), "{said}");
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let log = server.begun.clone() + &server.stop();
+    assert!(log.contains("signing stopped; events are rejected"), "{log}");
+    assert_eq!(std::fs::read_to_string(&copy).unwrap(), signed, "nothing more is signed");
+
+    // Without the copy nobody can know, and the start says so.
+    let server = quick(&data, None);
+    let said = "a rollback of the store could not be excluded: set trust.state_copy";
+    assert!(server.begun.contains(said), "{}", server.begun);
+    assert_eq!(server.post(&key).0, 202);
+    server.stop();
+}
+
+#[test]
+fn a_log_that_is_gone_is_lost_and_events_go_on_without_a_signature() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = quick(&data, None);
+    let key = first_key(&data);
+    assert_eq!(server.post(&key).0, 202);
+    publish(&data);
+    server.stop();
+    for file in ["log.db", "log.db-wal", "log.db-shm"] {
+        let _ = std::fs::remove_file(data.join("trust").join(file));
+    }
+    let server = quick(&data, None);
+    assert_eq!(server.post(&key).0, 202);
+    let (code, body) = server.get(&key, "/readyz");
+    assert!(code == 200 && body.contains("the store log is lost"), "{body}");
+    assert_eq!(state_metric(&server, &key, "lost"), Some(1.0));
+    assert_eq!(state_metric(&server, &key, "signing"), Some(0.0));
+    let said = status(&data, &[]);
+    assert_eq!((&said["state"], &said["size"], &said["vkey"]), (&json!("lost"), &json!(0), &Value::Null));
+    server.stop();
+}
+
+/// What a chain whose published end is gone has to go through. `serve` starts the server on what is left.
+fn goes_on_once_the_loss_is_accepted(
+    data: &Path,
+    key: &str,
+    project: &str,
+    environment: &[(&str, &str)],
+    serve: &dyn Fn() -> Running,
+) {
+    let server = serve();
+    let (code, body) = server.post(key);
+    assert!(code == 500 && body.contains("event/write_failed"), "{code} {body}");
+    let (code, body) = server.get(key, "/readyz");
+    assert!(code == 200 && body.contains("does not have event 5, which was published"), "{body}");
+    assert_eq!(metric(&server, key, "sealog_trust_chains_misfit"), Some(1.0));
+    let (_, verdict) = server.get(key, "/v1/events/verify");
+    assert!(verdict.contains("\"valid\":false") && verdict.contains("\"broken_at\":4"), "{verdict}");
+    let said = status(data, environment);
+    assert!(said["is_trouble"] == true && said["findings_total"] == 1, "{said}");
+    let mut command = sealog();
+    command.args([
+        "accept-loss",
+        "--chain",
+        &format!("{project}:live"),
+        "--reason",
+        "restored",
+        "--data-dir",
+    ]);
+    let (code, _, error) = ended(command.arg(data).envs(environment.iter().copied()).output().unwrap());
+    assert_eq!(code, Some(0), "{error}");
+    let (code, body) = server.post(key);
+    assert_eq!(code, 202, "{body}");
+    eventually("the shorter chain is published", || {
+        let said = status(data, environment);
+        said["findings_total"] == 0 && metric(&server, key, "sealog_trust_chains_misfit") == Some(0.0)
+    });
+    let (_, verdict) = server.get(key, "/v1/events/verify");
+    assert!(verdict.contains("\"valid\":true"), "{verdict}");
+    server.stop();
+    // It stays so.
+    let server = serve();
+    assert_eq!(server.post(key).0, 202);
+    assert_eq!(metric(&server, key, "sealog_trust_chains_misfit"), Some(0.0));
+    server.stop();
+}
+
+fn project_of(server: &Running, key: &str) -> String {
+    let (_, body) = server.get(key, "/v1/events");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    body["events"][0]["project_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_chain_that_ends_before_what_was_published_takes_no_events_though_all_else_agrees() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, old) = (dir.path().join("data"), dir.path().join("old"));
+    let server = quick(&data, None);
+    let key = first_key(&data);
+    (0..3).for_each(|_| assert_eq!(server.post(&key).0, 202));
+    let project = project_of(&server, &key);
+    server.await_drained();
+    server.stop();
+    copy_of(&data, &old);
+    let server = quick(&data, None);
+    (0..2).for_each(|_| assert_eq!(server.post(&key).0, 202));
+    publish(&data);
+    server.stop();
+    // Events, marks and control data of before, and the log that was signed.
+    let trust = dir.path().join("trust");
+    std::fs::rename(data.join("trust"), &trust).unwrap();
+    std::fs::remove_dir_all(&data).unwrap();
+    copy_of(&old, &data);
+    std::fs::remove_dir_all(data.join("trust")).unwrap();
+    std::fs::rename(&trust, data.join("trust")).unwrap();
+    goes_on_once_the_loss_is_accepted(&data, &key, &project, &[], &|| quick(&data, None));
+    let script = "import sqlite3, sys\nfor row in sqlite3.connect(sys.argv[1]).execute('SELECT entry FROM entries'): print(row[0].decode())";
+    let log = data.join("trust/log.db");
+    let output = std::process::Command::new("python3").args(["-c", script]).arg(log).output().unwrap();
+    let entries = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(entries.matches("sealog/restore/v1\n").count(), 1, "the log declares it: {entries}");
+    assert!(!entries.contains(&project), "and names nobody");
+}
+
+#[test]
+fn on_postgresql_a_chain_that_ends_before_what_was_published_takes_no_events_either() {
+    let database = postgres::cluster().database();
+    let dir = tempfile::tempdir().unwrap();
+    let keys = ["log.key", "service.key"].map(|name| dir.path().join(name).to_str().unwrap().to_owned());
+    let url = database.url();
+    let environment = [
+        ("SEALOG_STORE", &*url),
+        ("SEALOG_TRUST_LOG_KEY_FILE", &*keys[0]),
+        ("SEALOG_TRUST_SERVICE_KEY_FILE", &*keys[1]),
+        ("SEALOG_TRUST_INTERVAL_S", "1"),
+    ];
+    let node = |data: &Path| {
+        let mut command = serving(sealog(), data);
+        command.envs(environment);
+        start(command)
+    };
+    let (first, second) = (dir.path().join("first"), dir.path().join("second"));
+    let server = node(&first);
+    assert_eq!(trust(&first, &["init"], &environment).0, Some(0));
+    let key = first_key(&first);
+    (0..5).for_each(|_| assert_eq!(server.post(&key).0, 202));
+    let project = project_of(&server, &key);
+    server.await_drained();
+    let signed = || status(&first, &environment);
+    eventually("both chains are published", || signed()["chains"] == 2);
+    let size = signed()["signed_size"].as_u64().unwrap();
+    eventually("all of them are", || signed()["signed_size"].as_u64().unwrap() >= size + 2);
+    server.stop();
+    // Its owner removes the tail and puts the head back; no node's mark is left to tell.
+    database.sql(&format!(
+        "DELETE FROM sealog.events e USING sealog.chains c
+             WHERE c.project_id = '{project}' AND e.chain_id = c.chain_id AND e.chain_seq > 3;
+         UPDATE sealog.chains c SET chain_seq = e.chain_seq, log_id = e.log_id, hash = e.hash
+             FROM sealog.events e
+             WHERE c.project_id = '{project}' AND e.chain_id = c.chain_id AND e.chain_seq = 3"
+    ));
+    std::fs::create_dir(&second).unwrap();
+    goes_on_once_the_loss_is_accepted(&second, &key, &project, &environment, &|| node(&second));
+}

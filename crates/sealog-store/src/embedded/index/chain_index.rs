@@ -1,6 +1,7 @@
 //! What the store knows of each chain: its head, and where its events are.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use sealog_core::chain::Head;
@@ -18,6 +19,7 @@ use crate::types::IdMap;
 #[derive(Debug, Default)]
 pub(crate) struct Chains {
     by_id: RwLock<IdMap<ChainId, Arc<Chain>>>,
+    late_loss: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -117,6 +119,22 @@ impl Chains {
         let mut chains = write(&self.by_id);
         let chain = chains.entry(id).or_insert_with(|| Arc::new(Chain { id, state: Mutex::default() }));
         Arc::clone(chain)
+    }
+
+    /// Notes that a chain is known to have had this event and does not have it.
+    pub(crate) fn record_loss(&self, id: ChainId, known: Head) {
+        self.late_loss.store(true, Ordering::SeqCst);
+        self.get_or_create(id).with(|state| {
+            if !state.unproven || state.recorded.chain_seq < known.chain_seq {
+                state.recorded = known;
+            }
+            state.unproven = true;
+        });
+    }
+
+    /// Whether a loss was found after the store was opened, of a chain that may have been sealed on since.
+    pub(crate) fn has_late_loss(&self) -> bool {
+        self.late_loss.load(Ordering::SeqCst)
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Chain>> {

@@ -11,6 +11,8 @@ pub(crate) struct Admission {
     closing: bool,
     /// The epoch of the store that has taken this one's place, for good.
     superseded: Option<u64>,
+    /// Why the store was found to be rolled back, until that is dealt with.
+    rolled_back: Option<StoreError>,
     no_room: bool,
     /// When the group that is being written and synced was begun.
     writing_since: Option<Instant>,
@@ -32,8 +34,11 @@ impl Admission {
             None if self.closing => Err(StoreError::Closing),
             None => match self.superseded {
                 Some(epoch) => Err(StoreError::Superseded { epoch }),
-                None if self.no_room => Err(StoreError::NoRoom),
-                None => Ok(()),
+                None => match &self.rolled_back {
+                    Some(error) => Err(error.clone()),
+                    None if self.no_room => Err(StoreError::NoRoom),
+                    None => Ok(()),
+                },
             },
         }
     }
@@ -64,6 +69,10 @@ impl Admission {
     pub(crate) fn supersede(&mut self, epoch: u64) -> bool {
         let known = self.superseded.replace(self.superseded.map_or(epoch, |known| known.max(epoch)));
         known.is_none()
+    }
+
+    pub(crate) fn set_rolled_back(&mut self, why: Option<String>) {
+        self.rolled_back = why.map(StoreError::RolledBack);
     }
 
     pub(crate) fn is_closing(&self) -> bool {

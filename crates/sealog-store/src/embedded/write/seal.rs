@@ -179,6 +179,7 @@ impl Sealer {
                     hash: head.hash,
                 };
                 // Not among the sealer's heads: nothing is sealed on it before the high-water mark knows it.
+                self.heads.remove(&chain);
                 let outcome = Outcome::AcceptLoss { receipt, answer };
                 group.push(SealedFrame { chain, contained, head, queued, outcome, completions });
             }

@@ -313,7 +313,13 @@ impl Writer {
     /// out.
     fn known(&self, sealer: &Sealer, request: &Request, now_ms: u64) -> Known {
         let chain = request.chain;
-        let (head, unproven) = self.last_sealed(sealer, chain);
+        let (head, mut unproven) = self.last_sealed(sealer, chain);
+        if self.contents.chains.has_late_loss() {
+            let (durable, is_unproven) = self.contents.durable_head(chain);
+            // An acceptance follows the last event that exists: it comes after those that are on their way.
+            let is_early = head != durable && matches!(request.work, Work::AcceptLoss { .. });
+            unproven = is_unproven && !is_early;
+        }
         let key = match &request.work {
             Work::Append { idempotency: Some(idempotency), .. } if !unproven => Some(idempotency.0.key),
             _ => None,
@@ -457,6 +463,11 @@ impl Writer {
     /// came before. Whether that is news.
     pub(crate) fn supersede(&self, epoch: u64) -> bool {
         lock(&self.shared).admission.supersede(epoch)
+    }
+
+    /// Refuses events until the reason is taken back. What is queued is still written.
+    pub(crate) fn set_rolled_back(&self, why: Option<String>) {
+        lock(&self.shared).admission.set_rolled_back(why);
     }
 
     /// Refuses events until there is another segment. What was sealed in the meantime is forgotten.

@@ -1,9 +1,11 @@
 //! The rules of accepting a loss. Each is given an empty store that can be made to lose events and be started
 //! again.
 
+use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Hash, Mode, Ulid};
 use sealog_core::query::Filter;
 use sealog_core::verify::Reason;
+use sealog_store::lacking::lacks;
 use sealog_store::loss::REASON_SCALARS_MAX;
 use sealog_store::{Receipt, Store, StoreError};
 
@@ -207,4 +209,63 @@ pub fn losses_of_several_chains_are_accepted_one_by_one(lossy: &mut dyn Lossy, _
         lossy.restart();
         assert_goes_on(lossy, chain, 4);
     }
+}
+
+pub fn a_chain_that_lacks_an_event_it_is_known_to_have_had_takes_none_until_that_is_accepted(
+    lossy: &mut dyn Lossy,
+    _: &StillWorld,
+) {
+    let other = chain(2, 1, Mode::Live);
+    let receipts = fill(lossy, live(), 10);
+    fill(lossy, other, 3);
+    // Whoever knows of an event may know its seq and hash alone.
+    let known = |chain_seq, hash| Head { chain_seq, log_id: Ulid(0), hash };
+    let is_lacking = |lossy: &dyn Lossy, known: &Head| wait(lacks(lossy.store(), live(), known)).unwrap();
+    for at in [1, 4, 9] {
+        assert!(!is_lacking(lossy, &known(at + 1, receipts[usize::try_from(at).unwrap()].hash)), "{at}");
+    }
+    let mut events = 10;
+    // Behind the end; in the middle, where the chain has another event.
+    for (lost, lost_from) in [(known(12, Hash([7; 32])), 11), (known(5, Hash([8; 32])), 5)] {
+        assert!(is_lacking(lossy, &lost));
+        wait(lossy.store().record_loss(live(), lost)).unwrap();
+        let refused = try_append(lossy.store(), live(), vec![login("x")]);
+        assert_eq!(refused, Err(StoreError::HeadUnproven { chain: live() }));
+        assert!(verify(lossy.store(), live()).broken.is_some(), "verification misses it");
+        append(lossy.store(), other, vec![login("a")]);
+        assert_eq!(losses(lossy), [(live(), lost_from, Some(lost.chain_seq))]);
+        let accepted = accept(lossy, live()).unwrap();
+        assert_eq!(accepted.first_seq, events + 1);
+        assert!(!is_lacking(lossy, &lost), "it is accepted");
+        assert_eq!(append(lossy.store(), live(), vec![login("goes on")]).first_seq, events + 2);
+        events += 2;
+        assert_goes_on(lossy, live(), events);
+        lossy.restart();
+        assert_goes_on(lossy, live(), events);
+        assert_eq!(append(lossy.store(), live(), vec![login("goes on")]).first_seq, events + 1);
+        events += 1;
+    }
+    assert_goes_on(lossy, live(), events);
+    assert_goes_on(lossy, other, 5);
+}
+
+pub fn a_store_that_was_rolled_back_takes_no_events_until_that_is_taken_back(
+    lossy: &mut dyn Lossy,
+    _: &StillWorld,
+) {
+    let receipts = fill(lossy, live(), 3);
+    let test = chain(1, 1, Mode::Test);
+    for why in ["5 entries were signed", "the state copy has another tree"] {
+        let refused = || Err(StoreError::RolledBack(why.into()));
+        lossy.store().set_rolled_back(Some(why.into()));
+        for chain in [live(), test] {
+            assert_eq!(try_append(lossy.store(), chain, vec![login("x")]), refused());
+        }
+        assert_eq!(lossy.store().ready(), refused().map(|_: Receipt| ()));
+        assert!(get(lossy.store(), live(), receipts[1].log_ids[0]).is_some(), "reads go on");
+    }
+    lossy.store().set_rolled_back(None);
+    assert_eq!(lossy.store().ready(), Ok(()));
+    assert_eq!(append(lossy.store(), live(), vec![login("a")]).first_seq, 4);
+    assert_eq!(append(lossy.store(), test, vec![login("a")]).first_seq, 1);
 }
