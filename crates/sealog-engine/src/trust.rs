@@ -15,7 +15,8 @@ use sealog_store::world::World;
 use sealog_store::{Store, StoreError};
 use sealog_tlog::BuiltHeads;
 use sealog_tlog::log::{
-    Figures, HeadSource, LogKey, Place, Published, Settings, Signer, SignerError, State, StoreLog, TreeHead,
+    Copied, Figures, HeadSource, LogKey, Place, Published, Role, Settings, Signer, SignerError, State,
+    StoreLog, TreeHead,
 };
 use sealog_tlog::trees::{self, Pass, Trees};
 use sealog_trust::note::SigningKey;
@@ -231,6 +232,25 @@ impl Trust {
     /// Begins the log: once, where that is left to a command. Blocks.
     pub fn init(&self) -> Result<(), SignerError> {
         self.signer.init()
+    }
+
+    /// Makes a new key of a role, and returns its vkey. Blocks.
+    pub fn rotate(&self, role: Role) -> Result<String, SignerError> {
+        self.signer.rotate(role).map(|key| key.to_string())
+    }
+
+    /// Goes on from another copy of the log, which has what a rollback lost. Blocks.
+    pub fn recover(&self, copied: &Copied, reason: &str) -> Result<(), SignerError> {
+        self.signer.recover(&copied.note, &copied.entries, reason)?;
+        self.tell_store();
+        Ok(())
+    }
+
+    /// Begins a new log that names the previous one, under new keys. Blocks.
+    pub fn new_log(&self) -> Result<(), SignerError> {
+        self.signer.new_log()?;
+        self.tell_store();
+        Ok(())
     }
 
     pub async fn status(&self) -> Result<Status, StoreError> {

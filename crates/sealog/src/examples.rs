@@ -140,6 +140,15 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
             "trust init --json",
         ],
     ),
+    ("trust new-log", ["trust new-log --yes", "trust new-log --yes --data-dir /var/lib/sealog --json"]),
+    (
+        "trust recover",
+        [
+            "trust recover --from https://log.example.org/tlog/v1/store --reason 'restored the backup of 1 March'",
+            "trust recover --from /mnt/copy-of-log --reason 'disk a7 failed' --json",
+        ],
+    ),
+    ("trust rotate-key", ["trust rotate-key", "trust rotate-key --role service --json"]),
     ("trust status", ["trust status", "trust status --data-dir /var/lib/sealog --json"]),
     ("trust vkey", ["trust vkey", "trust vkey --data-dir /var/lib/sealog > vkey.txt"]),
     ("verify", ["verify --all --report verified.json", "verify --data /backup/copy-of-data"]),

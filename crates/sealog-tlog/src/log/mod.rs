@@ -5,6 +5,7 @@
 //! snapshots; [`Signer::step`] is a round of the supervised loop. [`TreeHead`]s come from a [`HeadSource`],
 //! the builder of the trees. `docs/adr/0039-one-signed-log.md` gives the reasons.
 
+mod copied;
 pub mod keys;
 mod reads;
 pub mod salt_keys;
@@ -14,9 +15,11 @@ mod state_copy;
 mod store_log;
 mod thin;
 
+pub use copied::Copied;
 pub use keys::is_origin;
 pub use reads::{AtSnapshot, Found, HeadProof, PublishedHead, Signed, TRIES_MAX};
 pub use schema::LOG;
+pub use sealog_trust::entry::Role;
 pub use signer::{
     Figures, HeadSource, Moment, Probe, ROTATION_MS, Settings, Signer, SignerError, State, Turn, key_name,
 };

@@ -24,7 +24,7 @@ use sealog_store::StoreError;
 use sealog_store::sync::lock;
 use sealog_store::world::World;
 use sealog_trust::checkpoint::Checkpoint;
-use sealog_trust::entry::{KeyChange, Role};
+use sealog_trust::entry::{Entry, KeyChange, Role};
 use sealog_trust::merkle::{leaf_hash, root_of};
 use sealog_trust::note::{Note, SigningKey, VerifierKey};
 
@@ -464,7 +464,8 @@ impl Signer {
             ));
         };
         let mut origin = self.settings.origin.clone().unwrap_or_else(|| self.random_origin());
-        if before.as_ref().is_some_and(|place| place.origin == origin) {
+        let known = before.as_ref().map(|place| place.origin.as_str()).or(self.known_origin.as_deref());
+        if known == Some(&origin) || self.log.was_before(&origin)? {
             origin = self.random_origin();
         }
         let genesis = self.make_genesis(origin, true)?;
@@ -491,7 +492,14 @@ impl Signer {
     /// entries of its tree. Nothing is changed unless they begin with the entries here and lead to that tree.
     pub fn recover(&self, note: &[u8], entries: &[Vec<u8>], reason: &str) -> Result<(), SignerError> {
         let refused = |why: &str| SignerError::Refused(why.to_owned());
+        let declared = Entry::Restore { time_ms: 0, index: 0, reason: reason.to_owned() };
+        if declared.to_text().is_none() {
+            return Err(refused("the reason must be one line of printable text"));
+        }
         let place = self.known_place()?;
+        if let Err(missing) = self.signing_keys()? {
+            return Err(refused(&missing));
+        }
         let parsed = Note::parse(note).map_err(|error| refused(&error.to_string()))?;
         let found = Checkpoint::parse(parsed.text()).map_err(|error| refused(&error.to_string()))?;
         let keys = self.log.keys()?;
@@ -512,6 +520,20 @@ impl Signer {
             return Err(refused(
                 "the other copy is not a continuation of this log; begin a new one with `sealog trust new-log`",
             ));
+        }
+        // Whoever appends to less than what was signed makes a log that no copy continues any more.
+        if let Some(copy) = &self.settings.state_copy
+            && let Some(signed) = copy.hold()?.read()?
+            && signed.origin == place.origin
+        {
+            let begin = usize::try_from(signed.size).ok().and_then(|size| leaves.get(..size));
+            if begin.is_none_or(|begin| root_of(begin) != signed.root) {
+                let Checkpoint { size, .. } = found;
+                return Err(SignerError::Refused(format!(
+                    "the state copy has {} entries, and the other copy, with {size}, does not have the same",
+                    signed.size
+                )));
+            }
         }
         let moved = || refused("the store log moved on meanwhile; try again");
         self.log.append_copied(&place, missing)?.ok_or_else(moved)?;
@@ -694,6 +716,10 @@ impl Signer {
     fn copy_misfits(&self, place: &Place, found: &Checkpoint) -> Result<Option<String>, SignerError> {
         if found.origin != place.origin {
             let Checkpoint { origin, size, .. } = found;
+            // Another server began a new log: this one's keys signed nothing of the one before.
+            if self.log.was_before(origin)? {
+                return Ok(None);
+            }
             return Ok(Some(format!("the state copy has {size} entries of the log {origin}")));
         }
         let why = self.differs(place, found)?;

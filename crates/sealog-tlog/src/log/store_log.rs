@@ -195,6 +195,18 @@ impl StoreLog {
         self.database.read(|db| Ok(state(db)?.map(|state| state.place)))
     }
 
+    /// Whether this store had a log of this name before the current one.
+    pub fn was_before(&self, origin: &str) -> Result<bool, StoreError> {
+        self.database.read(|db| {
+            let Some(State { place, .. }) = state(db)? else { return Ok(false) };
+            let sql = "SELECT entry FROM {entries} WHERE idx = 0 AND log < ?1";
+            let begun = all(db, sql, params![place.log], |row| row.get::<Vec<u8>>("entry"))?;
+            Ok(begun.iter().any(
+                |entry| matches!(Entry::parse(entry), Ok(Entry::Genesis { origin: of, .. }) if of == origin),
+            ))
+        })
+    }
+
     /// Returns the keys of the current log in the order of their entries.
     pub fn keys(&self) -> Result<Vec<LogKey>, StoreError> {
         self.database.read(|db| match state(db)? {

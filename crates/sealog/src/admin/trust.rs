@@ -1,11 +1,13 @@
 //! The signed log: what its command asks for, what is done, and what came of it.
 
 use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealog_cli::exit::Failure;
 use sealog_core::time::iso_ms;
-use sealog_engine::trust_log::{SignerError, role_name};
+use sealog_engine::trust_log::{Copied, LogKey, Role, SignerError, role_name};
 use sealog_engine::{Trust, TrustStatus};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +21,16 @@ const NAMED_MAX: usize = 20;
 pub(crate) enum Request {
     Status,
     Init,
+    /// Of the service key, or of the log key.
+    Rotate {
+        service: bool,
+    },
+    /// From a copy of the log in this directory.
+    Recover {
+        dir: PathBuf,
+        reason: String,
+    },
+    NewLog,
 }
 
 /// The signed log, as machines read it.
@@ -59,9 +71,30 @@ pub(crate) async fn run(host: &Host, request: &Request) -> Result<Log, Failure> 
     match request {
         Request::Status => {}
         Request::Init => act(&trust, Trust::init).await?,
+        Request::Rotate { service } => {
+            let role = if *service { Role::Service } else { Role::Log };
+            act(&trust, move |trust| trust.rotate(role).map(drop)).await?;
+        }
+        Request::Recover { dir, reason } => {
+            let (dir, reason) = (dir.clone(), reason.clone());
+            let read = move || Copied::read(&mut |path| read_file(&dir.join(path)));
+            let copied = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
+            let copied = copied.map_err(|problem| Failure::usage(format!("--from: {problem}")))?;
+            act(&trust, move |trust| trust.recover(&copied, &reason)).await?;
+        }
+        Request::NewLog => act(&trust, Trust::new_log).await?,
     }
     let status = trust.status().await.map_err(|error| error.to_string())?;
     Ok(log(status))
+}
+
+/// A file of a copy; None if there is none.
+fn read_file(path: &Path) -> Result<Option<Vec<u8>>, String> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
 }
 
 /// Does what blocks where it may.
@@ -77,7 +110,7 @@ async fn act<T: Send + 'static>(
 fn log(
     TrustStatus { state, place, signed_size, keys, vkey, chains, state_copy, findings }: TrustStatus,
 ) -> Log {
-    let key = |key: &sealog_engine::trust_log::LogKey| Key {
+    let key = |key: &LogKey| Key {
         role: role_name(key.role).to_owned(),
         vkey: key.key.to_string(),
         added_at: iso_ms(key.added_ms),

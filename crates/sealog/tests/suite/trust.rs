@@ -493,3 +493,205 @@ fn on_postgresql_a_chain_that_ends_before_what_was_published_takes_no_events_eit
     std::fs::create_dir(&second).unwrap();
     goes_on_once_the_loss_is_accepted(&second, &key, &project, &environment, &|| node(&second));
 }
+
+/// What the log of a stopped or running server has, entry by entry.
+fn entries(data: &Path) -> Vec<String> {
+    let script = "import sqlite3, sys, json\nrows = sqlite3.connect(sys.argv[1]).execute('SELECT entry FROM entries WHERE log = (SELECT log FROM state) ORDER BY idx')\nprint(json.dumps([row[0].decode() for row in rows]))";
+    let log = data.join("trust/log.db");
+    let output = std::process::Command::new("python3").args(["-c", script]).arg(log).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Keeps a log as others do: the newest checkpoint, and its entries in bundles of 256.
+fn keep_log(data: &Path, to: &Path) {
+    let script = "import sqlite3, sys\nprint(sqlite3.connect(sys.argv[1]).execute('SELECT note FROM checkpoints WHERE log = (SELECT log FROM state) ORDER BY size DESC LIMIT 1').fetchone()[0], end='')";
+    let log = data.join("trust/log.db");
+    let output = std::process::Command::new("python3").args(["-c", script]).arg(log).output().unwrap();
+    let note = String::from_utf8(output.stdout).unwrap();
+    let size: usize = note.lines().nth(1).unwrap().parse().unwrap();
+    std::fs::create_dir_all(to.join("tile/entries")).unwrap();
+    std::fs::write(to.join("checkpoint"), &note).unwrap();
+    let entries = entries(data);
+    assert!(size <= entries.len() && size < 256, "one bundle: {size}");
+    let mut bundle = Vec::new();
+    for entry in &entries[..size] {
+        bundle.extend(u16::try_from(entry.len()).unwrap().to_be_bytes());
+        bundle.extend(entry.as_bytes());
+    }
+    std::fs::create_dir_all(to.join("tile/entries/000.p")).unwrap();
+    std::fs::write(to.join(format!("tile/entries/000.p/{size}")), bundle).unwrap();
+}
+
+/// Serves the files of a directory by HTTP, on loopback, for as long as the process runs.
+fn serve_files(dir: &Path) -> String {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, dir) = (listener.local_addr().unwrap(), dir.to_owned());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+            while !request.windows(4).any(|window| window == b"\r\n\r\n") {
+                match stream.read(&mut buffer).unwrap() {
+                    0 => break,
+                    read => request.extend(&buffer[..read]),
+                }
+            }
+            let request = String::from_utf8_lossy(&request).into_owned();
+            let path = request.split(' ').nth(1).unwrap_or("/").trim_start_matches('/').to_owned();
+            let (status, body) = match std::fs::read(dir.join(path)) {
+                Ok(body) => ("200 OK", body),
+                Err(_) => ("404 Not Found", Vec::new()),
+            };
+            let head =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(&[head.as_bytes(), &body].concat());
+        }
+    });
+    format!("http://{address}/")
+}
+
+/// A store that was restored from an older state than it has signed, with a copy of the log that it had.
+fn rolled_back(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf, std::path::PathBuf, String) {
+    let (data, old) = (dir.join("data"), dir.join("old"));
+    let (copy, kept) = (dir.join("state-copy"), dir.join("kept"));
+    let server = quick(&data, Some(&copy));
+    let key = first_key(&data);
+    assert_eq!(server.post(&key).0, 202);
+    publish(&data);
+    server.stop();
+    copy_of(&data, &old);
+    keep_log(&data, &dir.join("kept-too-little"));
+    let server = quick(&data, Some(&copy));
+    publish(&data);
+    server.stop();
+    keep_log(&data, &kept);
+    std::fs::remove_dir_all(&data).unwrap();
+    copy_of(&old, &data);
+    (data, copy, kept, key)
+}
+
+#[test]
+fn the_log_key_is_replaced_beside_the_old_one_and_the_service_key_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = quick(&data, None);
+    let old = shown_vkey(&data).unwrap();
+    let (code, new, error) = trust(&data, &["rotate-key"], &[]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(error.contains("for 90 days") && new.trim_end() != old, "{error}{new}");
+    assert_eq!(trust(&data, &["vkey"], &[]).1, new);
+    let active = |role: &str| -> Vec<String> {
+        let said = status(&data, &[]);
+        let keys = said["keys"].as_array().unwrap().iter();
+        let of_role = keys.filter(|key| key["role"] == role && key["retired_at"].is_null());
+        of_role.map(|key| key["vkey"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(active("log"), [old.as_str(), new.trim_end()]);
+    let file = data.join("trust/log.key");
+    assert_eq!((mode(&file), std::fs::read_to_string(&file).unwrap().lines().count()), (0o600, 2));
+    let (code, _, error) = trust(&data, &["rotate-key"], &[]);
+    assert!(code == Some(1) && error.contains("a rotation of the log key is under way"), "{error}");
+    let service = active("service");
+    let (code, replaced, _) = trust(&data, &["rotate-key", "--role", "service", "--json"], &[]);
+    let replaced: Value = serde_json::from_str(&replaced).unwrap();
+    assert_eq!(code, Some(0));
+    assert_eq!(active("service"), [replaced["vkey"].as_str().unwrap()]);
+    assert_ne!(active("service"), service);
+    publish(&data);
+    server.stop();
+    // Both sign on after a start.
+    let server = quick(&data, None);
+    publish(&data);
+    assert_eq!(status(&data, &[])["state"], "signing");
+    server.stop();
+    keep_log(&data, &dir.path().join("kept"));
+    let note = std::fs::read_to_string(dir.path().join("kept/checkpoint")).unwrap();
+    assert_eq!(note.lines().filter(|line| line.starts_with("\u{2014} ")).count(), 2, "{note}");
+    assert_eq!(trust(&data, &["rotate-key", "--role", "root"], &[]).0, Some(2));
+}
+
+#[test]
+fn a_rolled_back_log_goes_on_from_a_copy_and_declares_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, copy, kept, key) = rolled_back(dir.path());
+    let server = quick(&data, Some(&copy));
+    assert_eq!(server.post(&key).0, 500);
+    let before = entries(&data).len();
+    let recover = |from: &str| trust(&data, &["recover", "--from", from, "--reason", "disk a7 failed"], &[]);
+    // A copy with less, one that is none, and one whose entries are others.
+    let forged = dir.path().join("forged");
+    copy_of(&kept, &forged);
+    for bundle in std::fs::read_dir(forged.join("tile/entries/000.p")).unwrap() {
+        let path = bundle.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+    }
+    for (from, expected) in [("forged", 1), ("nothing", 2), ("state-copy", 2)] {
+        let (code, said, error) = recover(dir.path().join(from).to_str().unwrap());
+        assert_eq!((code, said.as_str()), (Some(expected), ""), "{from}: {error}");
+        assert_eq!(entries(&data).len(), before, "{from}: nothing is changed");
+    }
+    let (code, _, error) = recover(dir.path().join("kept-too-little").to_str().unwrap());
+    assert!(code == Some(1) && error.contains("does not have the same"), "{error}");
+    assert_eq!(entries(&data).len(), before, "less than the state copy knows is not appended to");
+    assert_eq!(server.post(&key).0, 500, "it is still behind its state copy");
+    let (code, said, error) = recover(&serve_files(&kept));
+    assert_eq!(code, Some(0), "{said}{error}");
+    assert!(said.contains("signing"), "{said}");
+    assert!(!data.join("trust-recover").exists(), "what was fetched is removed");
+    let (code, body) = server.post(&key);
+    assert_eq!(code, 202, "{body}");
+    publish(&data);
+    server.stop();
+    let all = entries(&data);
+    let size: usize =
+        std::fs::read_to_string(kept.join("checkpoint")).unwrap().lines().nth(1).unwrap().parse().unwrap();
+    assert!(
+        all[size].starts_with("sealog/restore/v1\n") && all[size].ends_with("\ndisk a7 failed\n"),
+        "{all:?}"
+    );
+    // The state copy fits again.
+    let server = quick(&data, Some(&copy));
+    assert_eq!((server.post(&key).0, status(&data, &[])["state"].as_str()), (202, Some("signing")));
+    server.stop();
+}
+
+#[test]
+fn a_new_log_begins_on_request_names_the_previous_one_and_accepts_events_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, copy, _, key) = rolled_back(dir.path());
+    let server = quick(&data, Some(&copy));
+    let old = status(&data, &[]);
+    let (code, _, error) = trust(&data, &["new-log"], &[]);
+    assert!(code == Some(2) && error.contains("--yes"), "{error}");
+    assert_eq!(server.post(&key).0, 500);
+    let (code, vkey, error) = trust(&data, &["new-log", "--yes"], &[]);
+    assert!(code == Some(0) && error.contains("Give this line to your auditor"), "{error}");
+    assert_ne!(vkey.trim_end(), old["vkey"]);
+    assert_eq!(server.post(&key).0, 202);
+    publish(&data);
+    let new = status(&data, &[]);
+    assert_eq!((&new["state"], new["chains"].as_u64()), (&json!("signing"), Some(2)));
+    assert_ne!(new["origin"], old["origin"]);
+    server.stop();
+    let genesis = &entries(&data)[0];
+    assert!(genesis.contains(&format!("previous {}", old["origin"].as_str().unwrap())), "{genesis}");
+    let server = quick(&data, Some(&copy));
+    assert_eq!(server.post(&key).0, 202);
+    server.stop();
+
+    // Of a log that is gone nothing is left to name.
+    for file in ["log.db", "log.db-wal", "log.db-shm"] {
+        let _ = std::fs::remove_file(data.join("trust").join(file));
+    }
+    std::fs::remove_file(&copy).unwrap();
+    let server = quick(&data, None);
+    assert_eq!(status(&data, &[])["state"], "lost");
+    let (code, _, error) = trust(&data, &["rotate-key"], &[]);
+    assert!(code == Some(1) && error.contains("the store log is lost"), "{error}");
+    assert_eq!(trust(&data, &["new-log", "--yes"], &[]).0, Some(0));
+    assert_eq!(status(&data, &[])["state"], "signing");
+    server.stop();
+}

@@ -109,7 +109,7 @@ fn run(stage: &mut Stage, dice: &mut Dice) -> (u64, u64) {
             }
             2 => servers.push(open(stage)),
             3 if servers.len() > 1 => drop(servers.remove(0)),
-            4 => drop(servers[0].rotate(sealog_trust::entry::Role::Service)),
+            4 => drop(servers[0].rotate(Role::Service)),
             // A crash at some step; the process starts again.
             5 | 6 => {
                 stage.pass();

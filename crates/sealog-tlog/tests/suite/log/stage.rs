@@ -329,5 +329,5 @@ pub fn fetch(log: &StoreLog, key: &VerifierKey) -> (Checkpoint, Vec<Vec<u8>>) {
 /// The key that signs.
 pub fn vkey(log: &StoreLog) -> VerifierKey {
     let keys = log.keys().unwrap();
-    keys.into_iter().rfind(|key| key.role == sealog_trust::entry::Role::Log).unwrap().key
+    keys.into_iter().rfind(|key| key.role == Role::Log).unwrap().key
 }
