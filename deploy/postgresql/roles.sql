@@ -68,8 +68,8 @@ BEGIN
     -- Browsers that somebody has signed in with, and notices that somebody does not want.
     GRANT INSERT, UPDATE, DELETE ON sealog_control.devices TO sealog_node;
     GRANT INSERT, DELETE ON sealog_control.muted_notices TO sealog_node;
-    -- One row, which is written again.
-    GRANT INSERT, UPDATE ON sealog_control.epochs TO sealog_node;
+    -- One row each, which is written again.
+    GRANT INSERT, UPDATE ON sealog_control.epochs, sealog_control.known_log TO sealog_node;
     -- End of rights in sealog_control.
 
     IF to_regclass('sealog_trees.migrations') IS NOT NULL THEN

@@ -20,6 +20,7 @@ use crate::epoch::Epochs;
 use crate::exports::Export;
 use crate::job::Job;
 use crate::key::ApiKey;
+use crate::known_log::KnownLog;
 use crate::link::Link;
 use crate::membership::Membership;
 use crate::monitor_token::MonitorToken;
@@ -34,8 +35,8 @@ use crate::session::Session;
 use crate::tenant::Tenant;
 use crate::{
     action, authenticator, case_entry, case_event, case_letter, case_package, case_record, case_search,
-    device, epoch, exports, job, key, link, membership, monitor_token, muted_notice, ops_user, outbox,
-    pending, person, project, saved_view, session, settings, system_project, tenant, version,
+    device, epoch, exports, job, key, known_log, link, membership, monitor_token, muted_notice, ops_user,
+    outbox, pending, person, project, saved_view, session, settings, system_project, tenant, version,
 };
 
 impl Control {
@@ -97,6 +98,7 @@ pub struct ControlSnapshot {
     pub ops_sessions: Vec<Session<OpsUser>>,
     pub ops_devices: Vec<Device<OpsUser>>,
     pub epochs: Epochs,
+    pub known_log: Option<KnownLog>,
 }
 
 /// Every table, each before those that it points at.
@@ -138,6 +140,7 @@ const TABLES: &[&str] = &[
     "ops_sessions",
     "ops_users",
     "epochs",
+    "known_log",
 ];
 
 fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
@@ -171,6 +174,7 @@ fn export(db: &mut dyn Db) -> Result<ControlSnapshot, DbError> {
         ops_sessions: session::export(db)?,
         ops_devices: device::export(db)?,
         epochs: epoch::export(db)?,
+        known_log: known_log::export(db)?,
     })
 }
 
@@ -206,5 +210,6 @@ fn replace(db: &mut dyn Db, snapshot: ControlSnapshot) -> Result<(), DbError> {
     ops_user::import(db, &snapshot.ops_users)?;
     session::import(db, &snapshot.ops_sessions)?;
     device::import(db, &snapshot.ops_devices)?;
-    epoch::import(db, snapshot.epochs)
+    epoch::import(db, snapshot.epochs)?;
+    known_log::import(db, snapshot.known_log.as_ref())
 }

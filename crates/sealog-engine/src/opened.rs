@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sealog_control::Control;
+use sealog_control::{Control, KnownLog};
 use sealog_service::Secret;
 use sealog_store::embedded::{self, EmbeddedStore};
 use sealog_store::postgres::{self, PostgresStore};
@@ -158,12 +158,14 @@ impl Opened {
         }
     }
 
-    /// The trees of its chains and its signed log, which are made where there are none. Blocks.
+    /// The trees of its chains and its signed log, which are made where there are none. `known` is the log
+    /// that control data knows of. Blocks.
     pub fn trust(
         &self,
         settings: TrustSettings,
         world: Arc<dyn World>,
         begins: Begins,
+        known: Option<KnownLog>,
     ) -> Result<Trust, Unopened> {
         let trees = match &self.kind {
             Kind::Embedded(store) => Trees::embedded(store, Arc::clone(&world)),
@@ -174,7 +176,7 @@ impl Opened {
             Unopened { what, problem, may_pass, locked: false, is_setting: false }
         };
         let trees = trees.map_err(|error| cannot(error.to_string(), error.may_pass()))?;
-        Trust::open(trees, self.store(), settings, world, begins)
+        Trust::open(trees, (self.store(), Arc::clone(&self.control)), known, settings, world, begins)
             .map_err(|error| cannot(error.to_string(), error.may_pass()))
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sealog_control::{Control, KnownLog};
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Ulid};
 use sealog_store::lacking;
@@ -40,6 +41,9 @@ pub struct Trust {
     log: Arc<StoreLog>,
     signer: Arc<Signer>,
     store: Arc<dyn Store>,
+    control: Arc<Control>,
+    /// Origin and vkey of the log as control data knows them.
+    remembered: Mutex<Option<(String, String)>>,
     /// Chains that do not continue what was published, and what is wrong with each.
     misfits: Mutex<BTreeMap<ChainId, String>>,
     /// Of reads of the log, which block.
@@ -87,18 +91,22 @@ impl Trust {
     /// made here. Blocks.
     pub fn open(
         trees: Trees,
-        store: Arc<dyn Store>,
+        (store, control): (Arc<dyn Store>, Arc<Control>),
+        known: Option<KnownLog>,
         settings: Settings,
         world: Arc<dyn World>,
         begins: Begins,
     ) -> Result<Trust, SignerError> {
         let log = Arc::new(trees.store_log());
+        let origin = known.as_ref().map(|known| known.origin.as_str());
         let signer = Arc::new(match begins {
-            Begins::AtStart => Signer::open(Arc::clone(&log), settings, world, None),
-            Begins::OnCommand => Signer::look(Arc::clone(&log), settings, world, None),
+            Begins::AtStart => Signer::open(Arc::clone(&log), settings, world, origin),
+            Begins::OnCommand => Signer::look(Arc::clone(&log), settings, world, origin),
         }?);
         let (trees, reader) = (Arc::new(trees), ThreadPool::start("sealog-log", 1, None));
-        Ok(Trust { trees, log, signer, store, misfits: Mutex::default(), reader })
+        let (misfits, remembered) =
+            (Mutex::default(), Mutex::new(known.map(|known| (known.origin, known.vkey))));
+        Ok(Trust { trees, log, signer, store, control, remembered, misfits, reader })
     }
 
     /// Before the first event is taken: refuses events where the store was rolled back, and those of each
@@ -106,6 +114,7 @@ impl Trust {
     /// [`Trust::watch`], since that reads an event of each.
     pub async fn guard(&self) -> Result<(), StoreError> {
         self.tell_store();
+        self.remember().await?;
         let published = self.read(Payer::Operator, StoreLog::published).await?;
         if published.is_empty() {
             return Ok(());
@@ -116,6 +125,19 @@ impl Trust {
             if published.compare(head.chain_seq, head.hash, None).is_some() {
                 self.hold(&published).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Keeps in control data which log this is. A start that finds this, and no log, begins none.
+    async fn remember(&self) -> Result<(), StoreError> {
+        let log = self.read(Payer::Operator, |log| Ok(log.place()?.zip(log.vkey()?))).await?;
+        let Some((place, vkey)) = log else { return Ok(()) };
+        let known = KnownLog { origin: place.origin, vkey: vkey.to_string(), size: place.tree.size };
+        let remembered = Some((known.origin.clone(), known.vkey.clone()));
+        if *lock(&self.remembered) != remembered {
+            self.control.know_log(known).await?;
+            *lock(&self.remembered) = remembered;
         }
         Ok(())
     }
@@ -348,6 +370,7 @@ impl Trust {
             }
             self.tell_store();
             self.say(self.settle().await);
+            self.say(self.remember().await);
             tokio::time::sleep(wait).await;
         }
     }
@@ -358,7 +381,7 @@ impl Trust {
             Ok(()) => true,
             Err(StoreError::Closing) => false,
             Err(error) => {
-                tracing::error!(%error, "cannot compare the chains with what was published; retrying");
+                tracing::error!(%error, "cannot compare the store with its signed log; retrying");
                 false
             }
         }

@@ -79,8 +79,10 @@ pub(crate) fn serve(
         return Ok(ExitCode::SUCCESS);
     };
     if let Some(trust) = settings.trust.take() {
-        let trust =
-            store.trust(trust, Arc::clone(&world), Begins::AtStart).map_err(sealog_backup::unopened)?;
+        let known = main.block_on(store.control().known_log()).map_err(|error| error.to_string())?;
+        let trust = store
+            .trust(trust, Arc::clone(&world), Begins::AtStart, known)
+            .map_err(sealog_backup::unopened)?;
         main.block_on(trust.guard()).map_err(|error| error.to_string())?;
         settings.service.trust = Some(Arc::new(trust));
     }

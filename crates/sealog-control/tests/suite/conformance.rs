@@ -210,6 +210,7 @@ conformance! {
     epoch: {
         a_promotion_raises_the_epoch_above_everything_that_the_store_knows_of
         an_epoch_that_a_peer_has_told_is_kept_and_never_lowered
+        the_log_that_a_store_had_is_known_until_there_is_another
     }
     closed: {
         a_closed_tenants_keys_open_nothing_at_once_and_the_next_tenants_do

@@ -193,8 +193,10 @@ impl Service {
         // As `sealog serve` does it.
         let world: Arc<dyn World> = Arc::new(GuardedWorld::new(Arc::clone(&self.clock) as _, false));
         let (inner, control, trees) = self.home.open(self.setup.segment_bytes, &world, self.setup.trust);
-        let trust = trees
-            .map(|trees| Trust::open(trees, self.signing(), Arc::clone(&world), Begins::AtStart).unwrap());
+        let trust = trees.map(|trees| {
+            let opened = (Arc::clone(&inner), Arc::clone(&control));
+            Trust::open(trees, opened, None, self.signing(), Arc::clone(&world), Begins::AtStart).unwrap()
+        });
         let trust = trust.map(Arc::new);
         let settings = Settings { trust: trust.clone(), ..self.setup.service.clone() };
         let store = Arc::new(Hinge::new(inner));

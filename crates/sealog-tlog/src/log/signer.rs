@@ -394,7 +394,7 @@ impl Signer {
     fn start_without_log(&self) -> Result<State, SignerError> {
         if let Some(origin) = &self.known_origin {
             return Ok(State::Lost(format!(
-                "control data knows the log {origin}, and trust/log.db is empty"
+                "the control data knows the log {origin}, and trust/log.db is empty"
             )));
         }
         if let Some(copy) = &self.settings.state_copy

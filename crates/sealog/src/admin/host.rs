@@ -41,7 +41,8 @@ impl Host {
             SignedLog::OfStopped(settings) => {
                 let (opened, settings) = (self.opened.clone(), settings.clone());
                 let world = Arc::clone(&self.world);
-                let open = move || opened.trust(settings, world, Begins::OnCommand);
+                let known = opened.control().known_log().await.map_err(|error| error.to_string())?;
+                let open = move || opened.trust(settings, world, Begins::OnCommand, known);
                 let trust = tokio::task::spawn_blocking(open).await.map_err(|error| error.to_string())?;
                 trust.map(Arc::new).map_err(sealog_backup::unopened)
             }

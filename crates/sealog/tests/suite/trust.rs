@@ -371,6 +371,29 @@ fn a_log_that_is_gone_is_lost_and_events_go_on_without_a_signature() {
     server.stop();
 }
 
+#[test]
+fn a_store_without_its_folder_of_the_log_begins_no_other_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = quick(&data, None);
+    let (key, vkey) = (first_key(&data), shown_vkey(&data).unwrap());
+    assert_eq!(server.post(&key).0, 202);
+    server.stop();
+    // Keys, log and trees: nothing of it says that there was a log.
+    std::fs::remove_dir_all(data.join("trust")).unwrap();
+    let server = quick(&data, None);
+    let said = status(&data, &[]);
+    assert_eq!(said["state"], "lost");
+    let origin = vkey.split('+').next().unwrap();
+    let expected = format!("the control data knows the log {origin}");
+    assert!(said["detail"].as_str().unwrap().contains(&expected), "{said}");
+    assert!(!data.join("trust/log.key").exists(), "no key is made");
+    assert_eq!(server.post(&key).0, 202);
+    assert_eq!(trust(&data, &["new-log", "--yes"], &[]).0, Some(0));
+    assert_eq!(status(&data, &[])["state"], "signing");
+    server.stop();
+}
+
 /// What a chain whose published end is gone has to go through. `serve` starts the server on what is left.
 fn goes_on_once_the_loss_is_accepted(
     data: &Path,

@@ -1,4 +1,4 @@
-//! The epoch of a store.
+//! The epoch of a store, and the log that it is known to have.
 
 use sealog_control::*;
 use sealog_testing::*;
@@ -19,4 +19,13 @@ pub fn an_epoch_that_a_peer_has_told_is_kept_and_never_lowered(control: &Control
         assert_eq!(wait(control.see_epoch(told)), Ok(Epochs { own: 0, seen }));
     }
     assert_eq!(wait(control.epochs()).unwrap().superseded_by(), Some(3));
+}
+
+pub fn the_log_that_a_store_had_is_known_until_there_is_another(control: &Control) {
+    assert_eq!(wait(control.known_log()), Ok(None));
+    for (origin, size) in [("log", 4), ("log", 9), ("other", 3)] {
+        let log = KnownLog { origin: origin.into(), vkey: format!("{origin}+00000000+AQ=="), size };
+        wait(control.know_log(log.clone())).unwrap();
+        assert_eq!(wait(control.known_log()), Ok(Some(log)));
+    }
 }

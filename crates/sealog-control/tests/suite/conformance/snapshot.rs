@@ -119,9 +119,12 @@ pub fn a_snapshot_that_was_put_in_comes_out_as_it_was(control: &Control) {
 
     wait(control.see_epoch(3)).unwrap();
     wait(control.raise_epoch()).unwrap();
+    let log = KnownLog { origin: "log".into(), vkey: "log+00000000+AQ==".into(), size: 7 };
+    wait(control.know_log(log.clone())).unwrap();
 
     let all = wait(control.export()).unwrap();
     assert_eq!(all.epochs, Epochs { own: 4, seen: 3 });
+    assert_eq!(all.known_log, Some(log));
     assert_eq!(all.system_projects, [(tenant_id(1), system)]);
     assert_eq!(all.monitor_tokens.iter().map(|(_, kept)| *kept).collect::<Vec<_>>(), [digest(1)]);
     let ControlSnapshot { ref tenants, ref projects, ref keys, ref actions, ref settings, .. } = all;
