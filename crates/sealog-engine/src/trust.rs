@@ -44,6 +44,7 @@ pub struct Trust {
     control: Arc<Control>,
     /// Origin and vkey of the log as control data knows them.
     remembered: Mutex<Option<(String, String)>>,
+    telling: Mutex<()>,
     /// Chains that do not continue what was published, and what is wrong with each.
     misfits: Mutex<BTreeMap<ChainId, String>>,
     /// Of reads of the log, which block.
@@ -106,7 +107,8 @@ impl Trust {
         let (trees, reader) = (Arc::new(trees), ThreadPool::start("sealog-log", 1, None));
         let (misfits, remembered) =
             (Mutex::default(), Mutex::new(known.map(|known| (known.origin, known.vkey))));
-        Ok(Trust { trees, log, signer, store, control, remembered, misfits, reader })
+        let telling = Mutex::default();
+        Ok(Trust { trees, log, signer, store, control, remembered, telling, misfits, reader })
     }
 
     /// Before the first event is taken: refuses events where the store was rolled back, and those of each
@@ -223,6 +225,8 @@ impl Trust {
 
     /// Refuses events while the store is known to be rolled back, and no longer.
     fn tell_store(&self) {
+        // One after the other, so that what was found out last is what counts.
+        let _telling = lock(&self.telling);
         let state = self.state();
         self.store.set_rolled_back(state.refuses_events().then(|| state.to_string()));
     }
@@ -322,7 +326,6 @@ impl Trust {
             trouble.push(state.to_string());
         }
         trouble.extend(lock(&self.misfits).values().take(NAMED_MAX).cloned());
-
         trouble
     }
 

@@ -240,6 +240,8 @@ pub struct Signer {
     probe: Arc<dyn Probe>,
     /// The origin that control data remembers of this store's log.
     known_origin: Option<String>,
+    /// Held while the state is found out, or changed by a command.
+    deciding: Mutex<()>,
     keys: Mutex<Vec<SigningKey>>,
     service_key: Mutex<Option<SigningKey>>,
     state: Mutex<State>,
@@ -320,6 +322,7 @@ impl Signer {
             world,
             probe,
             known_origin: known_origin.map(str::to_owned),
+            deciding: Mutex::default(),
             keys: Mutex::default(),
             service_key: Mutex::default(),
             state: Mutex::new(State::NotBegun),
@@ -332,6 +335,7 @@ impl Signer {
     /// Finds out anew whether this server signs: a log that it waits for may have begun elsewhere, or its key
     /// have come.
     pub fn look_again(&self) -> Result<State, SignerError> {
+        let _deciding = lock(&self.deciding);
         let state = self.start()?;
         let before = std::mem::replace(&mut *lock(&self.state), state.clone());
         if before != State::NotBegun && before != state {
@@ -416,6 +420,7 @@ impl Signer {
     /// Begins the log of a store that never had one: `sealog trust init`. Makes the key files that are not
     /// there. The genesis entry is durable before a key file that was made has its name.
     pub fn init(&self) -> Result<(), SignerError> {
+        let _deciding = lock(&self.deciding);
         let state = self.state();
         if state != State::NotBegun {
             return Err(SignerError::Refused(match state {
@@ -457,6 +462,7 @@ impl Signer {
     /// Begins another log that names the previous one: `sealog trust new-log`. Verifiers need the new vkey.
     /// The state copy is replaced, because it is of the previous log.
     pub fn new_log(&self) -> Result<Place, SignerError> {
+        let _deciding = lock(&self.deciding);
         let before = self.log.place()?;
         let Some(file) = &self.settings.log_key else {
             return Err(SignerError::Refused(
@@ -491,6 +497,7 @@ impl Signer {
     /// `sealog trust recover`. `note` is a checkpoint of this log, with its signature, and `entries` are all
     /// entries of its tree. Nothing is changed unless they begin with the entries here and lead to that tree.
     pub fn recover(&self, note: &[u8], entries: &[Vec<u8>], reason: &str) -> Result<(), SignerError> {
+        let _deciding = lock(&self.deciding);
         let refused = |why: &str| SignerError::Refused(why.to_owned());
         let declared = Entry::Restore { time_ms: 0, index: 0, reason: reason.to_owned() };
         if declared.to_text().is_none() {
