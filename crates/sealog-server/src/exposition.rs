@@ -330,14 +330,12 @@ fn signed_log(text: &mut Text, trust: &Trust) {
         let is_it = figures.state.name() == name;
         text.sample("sealog_trust_state", &format!("state=\"{name}\""), u64::from(is_it));
     }
-    if let Some(age_s) = figures.signed_age_s {
-        text.family(
-            "sealog_trust_signed_age_seconds",
-            "gauge",
-            "Age of the newest published heads that this server has signed or seen signed; missing before the first.",
-        );
-        text.sample("sealog_trust_signed_age_seconds", "", age_s);
-    }
+    text.family(
+        "sealog_trust_signed_timestamp_seconds",
+        "gauge",
+        "Time of the newest published heads that this server signed or found signed; 0 if there are none.",
+    );
+    text.sample("sealog_trust_signed_timestamp_seconds", "", figures.signed_ms / 1000);
     text.family(
         "sealog_trust_interval_seconds",
         "gauge",

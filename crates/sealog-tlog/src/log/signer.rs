@@ -257,8 +257,8 @@ pub struct Signer {
 #[derive(Clone, Debug)]
 pub struct Figures {
     pub state: State,
-    /// Age of the newest signed snapshot; None before the first.
-    pub signed_age_s: Option<u64>,
+    /// Time of the newest signed snapshot; 0 before the first.
+    pub signed_ms: u64,
     pub interval_s: u64,
 }
 
@@ -363,9 +363,7 @@ impl Signer {
 
     pub fn figures(&self) -> Figures {
         let signed_ms = self.signed_ms.load(Ordering::Relaxed);
-        let age = self.world.now_ms().saturating_sub(signed_ms) / 1000;
-        let signed_age_s = (signed_ms > 0).then_some(age);
-        Figures { state: self.state(), signed_age_s, interval_s: self.settings.interval_s }
+        Figures { state: self.state(), signed_ms, interval_s: self.settings.interval_s }
     }
 
     // ---- Start ------------------------------------------------------------------------------------------

@@ -351,6 +351,12 @@ fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
                 let said = operate(&data, &[("SEALOG_OPS_ENABLED", "true")], &text);
                 assert!(said.contains("\tme@example.org\tnot enrolled\t"), "{said}");
             }
+            "## The signed log" => {
+                let (_dir, data) = data_dir();
+                serve(&data).stop();
+                let said = operate(&data, &[], &text);
+                assert!(said.starts_with("state         signing\norigin        sealog/"), "{said}");
+            }
             "## Moving between stores" => {
                 let (database, (_dir, data)) = (cluster.database(), data_dir());
                 serve(&data).stop();
