@@ -46,11 +46,11 @@ test *ARGS:
     scripts/rust-tests {{ARGS}}
     cargo test --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz"
 
-# The rules of every store and of several nodes on a Citus cluster that runs. DIR has `nodes`, a line `NAME PORT` for each with the coordinator first, `bin`, the directory of its programs, and their data under their names. Then a worker is killed and shards move, so nobody else uses the cluster; last a server is copied from it.
+# The rules of every store and of several nodes on a Citus cluster that runs. DIR has `nodes`, a line `NAME PORT` for each with the coordinator first, `bin`, the directory of its programs, and their data under their names. Then a worker is killed and shards move, so nobody else uses the cluster; last a server is copied from it, and the coordinator is killed.
 citus DIR:
     SEALOG_TEST_CITUS="$(realpath {{DIR}})" cargo test --locked -p sealog-store --test suite -- --ignored on_citus
     SEALOG_TEST_CITUS="$(realpath {{DIR}})" cargo test --locked -p sealog-store --test suite -- --ignored of_citus --test-threads=1 --nocapture
-    SEALOG_TEST_CITUS="$(realpath {{DIR}})" cargo test --locked -p sealog --test suite -- --ignored on_citus
+    SEALOG_TEST_CITUS="$(realpath {{DIR}})" cargo test --locked -p sealog --test suite -- --ignored on_citus --test-threads=1 --nocapture
 
 # The verifiers in other languages, and the vectors through each, torchwood's in Go among them; the examples of the formats; whether the fuzzer sees what is wrong.
 tools:

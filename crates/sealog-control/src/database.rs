@@ -118,6 +118,14 @@ impl Database {
         }
     }
 
+    /// For how long nothing was heard of what other nodes have changed. Nobody else changes a file.
+    pub(crate) fn silent_ms(&self) -> u64 {
+        match &self.driver {
+            Driver::Sqlite(_) => 0,
+            Driver::Postgres(tables) => tables.silent_ms(),
+        }
+    }
+
     /// One transaction: after `Ok` all of it is durable, after an error of `act` nothing of it is. The
     /// version is what other nodes will see; there is none where there are none.
     pub fn change<T, E: From<DbError>>(

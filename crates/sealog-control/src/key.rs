@@ -32,9 +32,15 @@ pub trait KeyAccess: Send + Sync {
     fn version(&self) -> u64;
     /// The version at which something of this tenant last changed.
     fn version_of(&self, tenant_id: TenantId) -> u64;
+    /// Whether what was heard of changes is young enough to go by what is remembered of keys.
+    fn hears_of_changes(&self) -> bool;
     /// Whether keys can be looked up, as far as the last read tells.
     fn ready(&self) -> Result<(), StoreError>;
 }
+
+/// For so long a server that hears of no changes goes by what it knows of keys: a key that is revoked
+/// elsewhere meanwhile works there until then (ADR 42).
+const UNHEARD_MS_MAX: u64 = 60_000;
 
 impl KeyAccess for Control {
     fn access(&self, key_digest: Hash) -> Answer<'_, Option<Access>> {
@@ -65,7 +71,15 @@ impl KeyAccess for Control {
         self.versions.of(tenant_id)
     }
 
+    fn hears_of_changes(&self) -> bool {
+        self.database.silent_ms() <= UNHEARD_MS_MAX
+    }
+
     fn ready(&self) -> Result<(), StoreError> {
+        if !self.hears_of_changes() {
+            let cause = format!("nothing was heard of it for {} s", self.database.silent_ms() / 1000);
+            return Err(StoreError::ControlUnavailable(cause));
+        }
         self.unreadable().map_or(Ok(()), |cause| Err(StoreError::Control(cause)))
     }
 }

@@ -29,6 +29,11 @@ impl Tables {
         Ok(Tables { sessions, schema: name(schema) })
     }
 
+    /// For how long nothing was heard of what other nodes have changed.
+    pub(crate) fn silent_ms(&self) -> u64 {
+        self.sessions.silent_ms()
+    }
+
     pub(crate) fn read<T>(&self, act: impl FnOnce(&mut dyn Db) -> Result<T, DbError>) -> Result<T, DbError> {
         let work = self.sessions.read().map_err(failed)?;
         let value = act(&mut Statements { work: &work, schema: &self.schema })?;
@@ -73,19 +78,23 @@ fn failed(failure: Failure) -> DbError {
             DbError::Refused("a text contains a NUL character".into())
         }
         _ => match failure {
+            Failure::Store(StoreError::Unavailable(cause)) => away(cause),
             Failure::Store(error) => DbError::Store(error),
-            Failure::Database(_) if failure.is_gone() => {
-                DbError::Store(StoreError::Unavailable(failure.to_string()))
-            }
-            Failure::Database(_) | Failure::TimedOut => DbError::Failed(failure.to_string()),
+            Failure::Database(_) if failure.is_gone() => away(failure.to_string()),
+            Failure::TimedOut => away(failure.to_string()),
+            Failure::Database(_) => DbError::Failed(failure.to_string()),
         },
     }
+}
+
+fn away(cause: String) -> DbError {
+    DbError::Store(StoreError::ControlUnavailable(cause))
 }
 
 /// Nobody knows whether the change was made: it is no answer that it was not.
 fn unknown(failure: Failure) -> DbError {
     match failed(failure) {
-        DbError::Store(StoreError::Unavailable(cause)) => DbError::Failed(cause),
+        DbError::Store(StoreError::ControlUnavailable(cause)) => DbError::Failed(cause),
         other => other,
     }
 }

@@ -159,6 +159,9 @@ codes! {
     RequestCrossSite "request/cross_site" 403 false
         "A page of another site sent the form, or tried to use a page of the dashboard."
         "Open the dashboard itself and try again. If the request came from there, set `app_url` to the dashboard's real address."
+    ServerControlUnavailable "server/control_unavailable" 503 true
+        "Accounts and API keys cannot be looked up at the moment: the part of the database that has them is away."
+        "Send the request again, with the same Idempotency-Key. Keys that this server has checked within the last minute still work."
     ServerInternal "server/internal" 500 true
         "An unexpected error in the server."
         "Try again; if it persists, send the request id to the operator."

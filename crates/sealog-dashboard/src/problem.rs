@@ -69,6 +69,9 @@ impl From<Reject> for Problem {
 /// Of events; what it was is for the log.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Problem {
+        if let StoreError::ControlUnavailable(_) = error {
+            return away();
+        }
         tracing::error!(%error, "a page could not be read");
         let message = if error == StoreError::NoRoom {
             DISK_FULL
@@ -77,6 +80,12 @@ impl From<StoreError> for Problem {
         };
         Problem::new(Code::ReadQueryFailed, message)
     }
+}
+
+/// The log has had its line when it became so.
+fn away() -> Problem {
+    let message = "Accounts cannot be read at the moment. Try again in a minute.";
+    Problem::new(Code::ServerControlUnavailable, message)
 }
 
 /// Of changes, where there is no field to say it beside.
@@ -92,6 +101,9 @@ pub(crate) fn of_admin(error: AdminError) -> Problem {
 /// Of accounts.
 impl From<Failed> for Problem {
     fn from(Failed(error): Failed) -> Problem {
+        if let StoreError::ControlUnavailable(_) = error {
+            return away();
+        }
         tracing::error!(%error, "a page failed");
         let message = if error == StoreError::NoRoom {
             DISK_FULL

@@ -269,13 +269,14 @@ impl Auth {
         let (digest, keys) = (presented.digest, &*self.keys);
         if let Some(caller) = read(&self.callers.known).get(&digest)
             && caller.is_current(keys)
+            && keys.hears_of_changes()
         {
             return Ok(Some(Arc::clone(caller)));
         }
         presented.check_form()?;
         // Asked after the version was read: what is remembered under it is at least as new.
         let version = keys.version();
-        let access = keys.access(digest).await.map_err(|error| Failure::internal(&error, request_id))?;
+        let access = keys.access(digest).await.map_err(|error| Failure::control(&error, request_id))?;
         let Some(access) = access else { return Ok(None) };
         let caller = Arc::new(Caller::new(access, version, &self.plans, &self.limits));
         let mut known = write(&self.callers.known);

@@ -39,15 +39,26 @@ async fn render(app: &App) -> Result<String, StoreError> {
     let store = app.service.store.stats().await?;
     // A disk that cannot be read must not silence what tells of it.
     let heads = app.service.store.heads().await.unwrap_or_default();
-    let outbox = app.service.control.pending_notices().await?;
-    let given_up = app.service.control.count_given_up().await?;
-    let records = app.service.control.count_records().await?;
+    // Nor must control data that is away: what it would count is left out.
+    let outbox = app.service.control.pending_notices().await.ok();
+    let given_up = app.service.control.count_given_up().await.ok();
+    let records = app.service.control.count_records().await.ok();
     let metrics = &app.metrics;
     let mut text = Text::default();
     text.family("sealog_build_info", "gauge", "The running version.");
     text.sample("sealog_build_info", concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""), 1);
     text.family("sealog_ready", "gauge", "1 while events are accepted.");
     text.sample("sealog_ready", "", u64::from(app.service.store.ready().is_ok() && app.keys.ready().is_ok()));
+    if !store.parts.is_empty() {
+        text.family(
+            "sealog_database_part_up",
+            "gauge",
+            "Whether this part of the database answered when it was last asked: control data, and events or each worker of a cluster.",
+        );
+    }
+    for (part, is_up) in &store.parts {
+        text.sample("sealog_database_part_up", &format!("part=\"{part}\""), u64::from(*is_up));
+    }
 
     text.family("sealog_connections", "gauge", "Open connections.");
     text.sample("sealog_connections", "", app.connections.count() as u64);
@@ -232,20 +243,19 @@ async fn render(app: &App) -> Result<String, StoreError> {
     text.sample("sealog_clock_leapt", "", u64::from(store.clock.leapt));
     text.family("sealog_clock_leaps_total", "counter", "Jumps of the clock by more than an hour.");
     text.sample("sealog_clock_leaps_total", "", store.clock.leaps);
-    text.family("sealog_mail_outbox_pending", "gauge", "Undelivered mails.");
-    text.sample("sealog_mail_outbox_pending", "", outbox);
-    text.family(
-        "sealog_mail_outbox_given_up",
-        "gauge",
-        "Mails of the last 90 days that are not retried: rejected by the mail server, or cancelled by an operator.",
-    );
-    text.sample("sealog_mail_outbox_given_up", "", given_up);
-    text.family(
-        "sealog_system_records_pending",
-        "gauge",
-        "Records of changes waiting for their system chains.",
-    );
-    text.sample("sealog_system_records_pending", "", records);
+    for (name, count, help) in [
+        ("sealog_mail_outbox_pending", outbox, "Undelivered mails."),
+        (
+            "sealog_mail_outbox_given_up",
+            given_up,
+            "Mails of the last 90 days that are not retried: rejected by the mail server, or cancelled by an operator.",
+        ),
+        ("sealog_system_records_pending", records, "Records of changes waiting for their system chains."),
+    ] {
+        let Some(count) = count else { continue };
+        text.family(name, "gauge", help);
+        text.sample(name, "", count);
+    }
     text.family(
         "sealog_background_restarts_total",
         "counter",

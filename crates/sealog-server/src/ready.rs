@@ -92,6 +92,7 @@ reasons! {
     StoreError::Damaged { .. } => "damaged"
     StoreError::Read(_) => "read_failed"
     StoreError::Control(_) => "control_data_failed"
+    StoreError::ControlUnavailable(_) => "control_unavailable"
 }
 
 #[cfg(test)]
@@ -107,6 +108,7 @@ mod tests {
             StoreError::Refused(secret()),
             StoreError::Read(secret()),
             StoreError::Control(secret()),
+            StoreError::ControlUnavailable(secret()),
         ] {
             let word = public_reason(&error);
             assert!(word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{word}");

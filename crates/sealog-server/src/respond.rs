@@ -299,6 +299,18 @@ impl Failure {
         Failure::new(Code::ServerInternal, Code::ServerInternal.row().meaning)
     }
 
+    /// Control data that could not be read or changed. That it is away has had its line in the log.
+    pub(crate) fn control(error: &StoreError, request_id: RequestId) -> Failure {
+        match error {
+            StoreError::ControlUnavailable(_) => {
+                tracing::debug!(%request_id, %error, "a request cannot be checked");
+                let code = Code::ServerControlUnavailable;
+                Failure::new(code, code.row().meaning)
+            }
+            _ => Failure::internal(error, request_id),
+        }
+    }
+
     /// The answer to a request that hyper could not parse, byte for byte.
     pub(crate) fn to_bytes(&self, request_id: RequestId, config: &Config) -> Vec<u8> {
         let body = self.envelope(request_id, config);

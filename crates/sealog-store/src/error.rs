@@ -43,6 +43,8 @@ pub enum StoreError {
     Read(String),
     /// A change of control data failed and was not made, or is not known to have been made.
     Control(String),
+    /// Control data cannot be reached, whatever holds of events. Nothing was changed.
+    ControlUnavailable(String),
 }
 
 impl fmt::Display for StoreError {
@@ -76,6 +78,7 @@ impl fmt::Display for StoreError {
             StoreError::Damaged { chain_seq } => write!(f, "the record of event {chain_seq} is damaged"),
             StoreError::Read(cause) => write!(f, "a read failed: {cause}"),
             StoreError::Control(cause) => write!(f, "failed to change the control data: {cause}"),
+            StoreError::ControlUnavailable(cause) => write!(f, "the control data is unavailable: {cause}"),
         }
     }
 }

@@ -71,6 +71,8 @@ pub struct StoreStats {
     /// Reads that the disk did not answer.
     pub read_errors: u64,
     pub clock: ClockStats,
+    /// The parts of a database, and whether each answered when it was last asked.
+    pub parts: BTreeMap<String, bool>,
     /// How often each loop of the store has panicked and was started again.
     pub loop_restarts: BTreeMap<&'static str, u64>,
 }

@@ -102,7 +102,9 @@ pub(crate) fn serve(
         loop {
             match prepare(&store, &world, &settings).await {
                 Err(first_run::Failure::Store(
-                    error @ (StoreError::Unavailable(_) | StoreError::Deadline),
+                    error @ (StoreError::Unavailable(_)
+                    | StoreError::ControlUnavailable(_)
+                    | StoreError::Deadline),
                 )) => {
                     if !retry.wait(&error, &mut stop).await {
                         return Ok(false);

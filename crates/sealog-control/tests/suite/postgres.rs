@@ -158,7 +158,7 @@ fn a_change_whose_connection_ends_before_its_commit_was_not_made_and_can_be_trie
         eventually("it waits for the row", || stage.sql(&format!("SELECT count(*) {waiting}")) == "1");
         stage.sql(&format!("SELECT pg_terminate_backend(pid) {waiting}"));
         let ended = change.join().unwrap();
-        assert!(matches!(ended, Err(StoreError::Unavailable(_))), "{ended:?}");
+        assert!(matches!(ended, Err(StoreError::ControlUnavailable(_))), "{ended:?}");
     });
     held.release();
     wait(node.control.create_tenant(new_tenant(2), vec![])).unwrap();

@@ -65,7 +65,7 @@ const ALWAYS: [Code; 4] = [
     Code::RequestHeadersTooLarge,
     Code::ServerInternal,
 ];
-pub(super) const KEY: [Code; 7] = [
+pub(super) const KEY: [Code; 8] = [
     Code::AuthMissingHeader,
     Code::AuthInvalidFormat,
     Code::AuthKeyNotFound,
@@ -73,6 +73,7 @@ pub(super) const KEY: [Code; 7] = [
     Code::AuthKeyExpired,
     Code::RateLimitExceeded,
     Code::RateTestLimitExceeded,
+    Code::ServerControlUnavailable,
 ];
 const ADAPTER: [Code; 3] =
     [Code::ValidationBatchEmpty, Code::ValidationBatchTooLarge, Code::RequestUnsupportedEncoding];
@@ -92,8 +93,13 @@ const INGEST: [Code; 13] = [
     Code::EventSuperseded,
 ];
 /// A wrong token, or an id or a whole interface that does not exist.
-const OPERATOR: [Code; 4] =
-    [Code::AuthMissingHeader, Code::AuthInvalidFormat, Code::AuthKeyNotFound, Code::RequestNotFound];
+const OPERATOR: [Code; 5] = [
+    Code::AuthMissingHeader,
+    Code::AuthInvalidFormat,
+    Code::AuthKeyNotFound,
+    Code::RequestNotFound,
+    Code::ServerControlUnavailable,
+];
 const OPERATOR_BODY: [Code; 3] =
     [Code::ValidationInvalidJson, Code::ValidationInvalidField, Code::ValidationBodyTooLarge];
 

@@ -95,7 +95,7 @@ impl Call<'_> {
     }
 
     fn failed(&self, error: &StoreError) -> Failure {
-        Failure::internal(error, self.request_id)
+        Failure::control(error, self.request_id)
     }
 
     fn accounts(&self) -> &Control {

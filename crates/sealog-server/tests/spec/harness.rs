@@ -123,6 +123,10 @@ impl KeyAccess for AskedKeys {
         self.control.version_of(tenant_id)
     }
 
+    fn hears_of_changes(&self) -> bool {
+        self.control.hears_of_changes()
+    }
+
     fn ready(&self) -> Result<(), StoreError> {
         self.control.ready()
     }
@@ -139,6 +143,10 @@ impl Service {
     }
 
     pub fn with(change: impl FnOnce(&mut Setup)) -> Service {
+        Service::in_home(Home::new(), change)
+    }
+
+    pub fn in_home(home: Home, change: impl FnOnce(&mut Setup)) -> Service {
         let mut config = Config::at(BASE_URL);
         config.operator_token = Some(Secret(TOKEN.into()));
         config.limits.per_ip_rps = 0;
@@ -154,7 +162,7 @@ impl Service {
             test: String::new(),
             running: None,
             setup,
-            home: Home::new(),
+            home,
             keys: tempfile::tempdir().unwrap(),
         };
         service.resume();

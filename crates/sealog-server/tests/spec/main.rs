@@ -10,6 +10,7 @@ mod home;
 mod smtp;
 
 mod bad_input;
+mod control_away;
 mod idempotency;
 mod ingest;
 mod isolation;

@@ -81,6 +81,7 @@ pub fn of_one_row(outcome: Result<Result<(), StoreError>, String>) -> Result<Opt
             | StoreError::Stalled
             | StoreError::Deadline
             | StoreError::Unavailable(_)
+            | StoreError::ControlUnavailable(_)
             | StoreError::ClockLeapt
             | StoreError::Superseded { .. }
             | StoreError::RolledBack(_)

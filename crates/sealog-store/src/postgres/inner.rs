@@ -1,6 +1,7 @@
 //! What the parts of an open PostgreSQL store share: connections, the writer, what is known of the database.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sealog_core::id::{ChainId, Hash};
@@ -21,6 +22,7 @@ use super::writer::Writer;
 use crate::derived::DerivedFaults;
 use crate::error::StoreError;
 use crate::supervise::Loops;
+use crate::sync::lock;
 use crate::types::BoxFuture;
 
 /// What the monitor has seen of the version in the shared row.
@@ -30,6 +32,15 @@ pub struct SharedVersion {
     /// Counts the connections of the monitor. Behind a new one there may be another server, which never had
     /// some of the changes before it and may have others under the same version.
     pub connection: u64,
+}
+
+/// What the last look at the database has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    Up,
+    /// The shared row, and with it control data, does not answer. Events can be stored.
+    ControlAway(String),
+    Down(StoreError),
 }
 
 #[derive(Debug)]
@@ -53,16 +64,39 @@ pub(super) struct Inner {
     /// The version in the shared row, as it was last seen: it grows with every change that all nodes have to
     /// know of.
     pub(super) versions: watch::Sender<SharedVersion>,
-    pub(super) health: Mutex<Result<(), StoreError>>,
+    /// What this node's boot clock showed when it last asked for that version and heard of it.
+    pub(super) heard_boot_ms: AtomicU64,
+    pub(super) health: Mutex<Health>,
+    /// As they were last seen.
+    pub(super) storage_bytes: AtomicU64,
     pub(super) loops: Arc<Loops>,
 }
 
 impl Inner {
+    /// Why control data cannot be asked for, where that is known without asking.
+    pub(super) fn control_away(&self) -> Option<String> {
+        match &*lock(&self.health) {
+            Health::ControlAway(why) => Some(why.clone()),
+            Health::Up | Health::Down(_) => None,
+        }
+    }
+
+    /// For how long nothing was heard of the shared row.
+    pub(super) fn silent_ms(&self) -> u64 {
+        self.options.world.boot_ms().saturating_sub(self.heard_boot_ms.load(Ordering::SeqCst))
+    }
+
     /// A read on a connection of its own.
     pub(super) async fn read<T>(
         &self,
         act: impl for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, Error>>,
     ) -> Result<T, StoreError> {
+        // On a cluster that is where the shared row is.
+        if self.distributed
+            && let Some(why) = self.control_away()
+        {
+            return Err(StoreError::ControlUnavailable(why));
+        }
         let lease = self.routes.own(Side::Reads).lease(self.options.queue_deadline).await?;
         self.read_by(lease, act).await
     }

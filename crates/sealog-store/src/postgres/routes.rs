@@ -4,7 +4,7 @@
 //! known here may be old or missing: an answer then takes more journeys and is the same. Where tables are not
 //! distributed, everything goes where the URL says.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -57,9 +57,16 @@ struct Pools([Arc<Pool>; 2]);
 
 /// A node that has shards. Each has connections of its own: one that is gone takes none from the others.
 #[derive(Debug)]
-struct Worker {
+pub(super) struct Worker {
+    name: String,
+    target: Arc<Target>,
     pools: Pools,
     reached: AtomicBool,
+    /// The connection by which it is asked whether it answers.
+    watch: Mutex<Option<Session>>,
+    /// Why it did not when it was last asked. Of one that was never reached it is not known whether it is
+    /// there.
+    trouble: Mutex<Option<String>>,
     avoid_until: Mutex<Option<Instant>>,
 }
 
@@ -74,6 +81,46 @@ impl Pools {
 
     fn close(&self) {
         self.0.iter().for_each(|pool| pool.close());
+    }
+}
+
+impl Worker {
+    fn is_reached(&self) -> bool {
+        self.reached.load(Ordering::Relaxed)
+    }
+
+    /// The connection by which it was last asked, or a new one.
+    pub(super) async fn session(&self) -> Result<Session, StoreError> {
+        let kept = lock(&self.watch).take();
+        match kept {
+            Some(session) => Ok(session),
+            None => Session::connect(&self.target).await,
+        }
+    }
+
+    /// It has answered on this connection, or why it has not.
+    pub(super) fn answered(&self, answered: Result<Session, String>) {
+        let trouble = match answered {
+            Ok(session) => {
+                *lock(&self.watch) = Some(session);
+                self.reached.store(true, Ordering::Relaxed);
+                None
+            }
+            Err(_) if !self.is_reached() => return,
+            Err(why) => Some(why),
+        };
+        let (worker, before) = (&self.name, std::mem::replace(&mut *lock(&self.trouble), trouble.clone()));
+        match (before, trouble) {
+            (None, Some(why)) => {
+                tracing::error!(
+                    worker,
+                    why,
+                    "a worker of the cluster does not answer; its chains answer errors until it is back"
+                );
+            }
+            (Some(_), None) => tracing::info!(worker, "the worker answers again"),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
     }
 }
 
@@ -141,11 +188,29 @@ impl Routes {
         Ok(())
     }
 
+    pub(super) fn workers(&self) -> Vec<Arc<Worker>> {
+        lock(&self.known).workers.values().cloned().collect()
+    }
+
+    pub(super) fn any_worker_answers(&self) -> bool {
+        self.workers().iter().any(|worker| worker.is_reached() && lock(&worker.trouble).is_none())
+    }
+
+    /// Workers that this node has reached, and why one does not answer.
+    pub(super) fn states(&self) -> BTreeMap<String, Option<String>> {
+        let reached = self.workers().into_iter().filter(|worker| worker.is_reached());
+        reached.map(|worker| (worker.name.clone(), lock(&worker.trouble).clone())).collect()
+    }
+
     fn connect_to(&self, (host, port): &(String, u16)) -> Arc<Worker> {
         let target = Arc::new(self.target.worker(host, *port));
         Arc::new(Worker {
+            name: format!("{host}:{port}"),
             pools: Pools::to(&target, self.size),
+            target,
             reached: AtomicBool::new(false),
+            watch: Mutex::default(),
+            trouble: Mutex::default(),
             avoid_until: Mutex::default(),
         })
     }

@@ -67,6 +67,10 @@ impl Sessions {
     }
 
     fn open(&self, transaction: bool) -> Result<Work, Failure> {
+        // Whoever waited for a machine that is gone would hold a thread for as long.
+        if let Some(why) = self.inner.control_away() {
+            return Err(Failure::Store(StoreError::Unavailable(why)));
+        }
         let (pool, wait_max) = (Arc::clone(&self.pool), self.inner.options.queue_deadline);
         let leased = wait(&self.runtime, async move { pool.lease(wait_max).await });
         let lease = leased.ok_or(Failure::Store(StoreError::Closing))?.map_err(Failure::Store)?;
@@ -86,6 +90,11 @@ impl Sessions {
     /// The version of the shared row, as it was last seen. Every node looks at it several times a second.
     pub fn versions(&self) -> watch::Receiver<SharedVersion> {
         self.inner.versions.subscribe()
+    }
+
+    /// For how long nothing was heard of that row, and so of what other nodes have changed.
+    pub fn silent_ms(&self) -> u64 {
+        self.inner.silent_ms()
     }
 
     /// Runs a loop on the store's thread until it has ended or the store is closed. One that panics is

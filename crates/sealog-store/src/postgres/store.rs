@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use sealog_core::chain::Head;
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, TenantId, Ulid, Uuid};
@@ -13,21 +15,21 @@ use sealog_core::time::Month;
 use sealog_core::verify::Item;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
-use tokio_postgres::Error;
 use tokio_postgres::types::Type;
+use tokio_postgres::{Error, Row};
 
 use super::error::{OpenError, damaged, explain, unavailable, unsafe_storage};
 use super::event_clock::{ClockBehind, EventClock};
 use super::fields::FieldKeys;
 use super::hub::Feed;
-use super::inner::{Inner, SharedVersion};
+use super::inner::{Health, Inner, SharedVersion};
 use super::keys::UsedKey;
 use super::loss::{Finding, Findings, ForgedDrop};
 use super::mark::MarkFile;
 use super::migrate::Schema;
 use super::options::Options;
 use super::pool::Session;
-use super::routes::{self, Routes, Side};
+use super::routes::{self, Routes, Side, Worker};
 use super::rows::{Digest32, Id, signed, unsigned};
 use super::statements::{AtOnce, CommitPhase, LockPhase};
 use super::url::Target;
@@ -78,7 +80,8 @@ impl PostgresStore {
             runtime.block_on(async {
                 match start(target, options).await {
                     Ok(inner) => {
-                        for (name, begin) in LOOPS {
+                        let of_cluster = inner.distributed.then_some(OF_CLUSTER);
+                        for (name, begin) in LOOPS.into_iter().chain(of_cluster) {
                             let inner = Arc::clone(&inner);
                             tokio::spawn(async move { inner.loops.run(name, || begin(&inner)).await });
                         }
@@ -252,6 +255,7 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
         }
     }
     migrate::prepare(&session, &Schema::of_events()).await?;
+    let heard_boot_ms = options.world.boot_ms();
     let store = session.query("SELECT store_id, version FROM sealog.store", &[], &[]).await;
     let store = store.map_err(|error| OpenError::of(&error))?;
     let store = store.first().ok_or_else(|| OpenError::Refused("sealog.store has no row".into()))?;
@@ -316,7 +320,9 @@ async fn start(target: Arc<Target>, options: Options) -> Result<Arc<Inner>, Open
             version: unsigned(store.get("version")),
             connection: 0,
         }),
-        health: Mutex::new(Ok(())),
+        heard_boot_ms: AtomicU64::new(heard_boot_ms),
+        health: Mutex::new(Health::Up),
+        storage_bytes: AtomicU64::new(0),
         loops: Arc::new(Loops::new(options.at_begin)),
         target,
         options,
@@ -355,6 +361,9 @@ const LOOPS: [(&str, Begin); 5] = [
     ("database_counts", count),
 ];
 
+/// Where events are spread over workers.
+const OF_CLUSTER: (&str, Begin) = ("database_workers", watch_workers);
+
 fn count(inner: &Arc<Inner>) -> Task {
     Box::pin(counts::keep(Arc::clone(inner)))
 }
@@ -367,22 +376,37 @@ fn monitor(inner: &Arc<Inner>) -> Task {
         let mut state = MonitorState::default();
         loop {
             tokio::time::sleep(inner.options.poll).await;
+            state.is_heard = false;
             let seen =
                 tokio::time::timeout(inner.options.connect_timeout, inner.poll_database(&mut state)).await;
             let seen =
                 seen.unwrap_or_else(|_| Err(StoreError::Unavailable("the database does not respond".into())));
-            if seen.is_err() {
-                state.session = None;
-            }
-            let mut health = inner.health.lock().unwrap_or_else(PoisonError::into_inner);
-            match (&*health, &seen) {
-                (Ok(()), Err(error)) => {
-                    tracing::error!(%error, "the database is unavailable; rejecting events until it is back")
+            let health = match seen {
+                Ok(()) => Health::Up,
+                Err(error) => {
+                    state.session = None;
+                    match error {
+                        StoreError::Unavailable(why) if !state.is_heard && inner.stores_events().await => {
+                            Health::ControlAway(why)
+                        }
+                        error => Health::Down(error),
+                    }
                 }
-                (Err(_), Ok(())) => tracing::info!("the database is available again"),
-                _ => {}
+            };
+            let before = std::mem::replace(&mut *lock(&inner.health), health.clone());
+            match (&before, &health) {
+                (Health::Down(_), Health::Down(_)) | (Health::ControlAway(_), Health::ControlAway(_)) => {}
+                (_, Health::Down(error)) => {
+                    tracing::error!(%error, "the database is unavailable; rejecting events until it is back");
+                }
+                (_, Health::ControlAway(why)) => {
+                    tracing::error!(%why, "control data is unavailable, events can be stored; for a minute keys that were checked before go on working");
+                }
+                (Health::Down(_) | Health::ControlAway(_), Health::Up) => {
+                    tracing::info!("the database is available again");
+                }
+                (Health::Up, Health::Up) => {}
             }
-            *health = seen;
         }
     })
 }
@@ -391,6 +415,8 @@ fn monitor(inner: &Arc<Inner>) -> Task {
 #[derive(Default)]
 struct MonitorState {
     session: Option<Session>,
+    /// Whether this look has seen the shared row.
+    is_heard: bool,
     /// Whether there was a session before, and how often it had to be replaced by another one.
     connected: bool,
     connection: u64,
@@ -404,15 +430,37 @@ struct MonitorState {
 /// Besides a change of the version this finds what another node could not announce.
 const FINDINGS_EVERY: Duration = Duration::from_secs(10);
 
+/// What a node of the database says of itself.
+const NODE: &str =
+    "SELECT current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
+    current_setting('full_page_writes') AS full_page_writes, pg_is_in_recovery() AS in_recovery,
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms";
+
 /// Settings of a role or a database count for sessions that begin later, so the monitor begins another one
 /// when they change.
-const POLL: &str = "SELECT version, current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
-    current_setting('full_page_writes') AS full_page_writes, pg_is_in_recovery() AS in_recovery,
-    (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
+const OF_STORE: &str = "version,
     (SELECT string_agg(concat_ws(' ', setdatabase, setrole, setconfig), ' ' ORDER BY setdatabase, setrole) FROM pg_db_role_setting
      WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
        AND setrole IN (0, (SELECT oid FROM pg_roles WHERE rolname = session_user))) AS own_settings
     FROM sealog.store";
+
+const CONTROL_AWAY: &str =
+    "the control data does not answer; only API keys that were checked within the last minute work";
+
+/// For so long a node is asked about itself that was there a moment ago.
+const NODE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Asks the workers of a cluster whether they answer.
+fn watch_workers(inner: &Arc<Inner>) -> Task {
+    let inner = Arc::clone(inner);
+    Box::pin(async move {
+        loop {
+            tokio::time::sleep(NODE_WITHIN).await;
+            let workers = inner.routes.workers();
+            join_all(workers.iter().map(|worker| inner.look_at_worker(worker))).await;
+        }
+    })
+}
 
 fn keep_mark(inner: &Arc<Inner>) -> Task {
     let inner = Arc::clone(inner);
@@ -455,6 +503,7 @@ fn sweep(inner: &Arc<Inner>) -> Task {
 impl Inner {
     /// Whether events can be appended, as far as the database's own state tells.
     async fn poll_database(&self, state: &mut MonitorState) -> Result<(), StoreError> {
+        let mut heard_boot_ms = 0;
         let (open, rows) = loop {
             let (open, is_new) = match state.session.take() {
                 Some(open) => (open, false),
@@ -466,11 +515,13 @@ impl Inner {
                 }
             };
             // Prepared before, so that the answer is a sample of the clock.
-            let poll = open.prepare(POLL, &[]).await.map_err(|error| unavailable(&error))?;
+            let poll = open.prepare(&format!("{NODE}, {OF_STORE}"), &[]).await;
+            let poll = poll.map_err(|error| unavailable(&error))?;
             let sent_boot_ms = self.clock.boot_ms();
             let rows = open.rows(&poll, &[]).await.map_err(|error| unavailable(&error))?;
             if let Some(row) = rows.first() {
                 self.clock.sample(unsigned(row.get("now_ms")), sent_boot_ms);
+                heard_boot_ms = sent_boot_ms;
             }
             let own_settings = rows.first().and_then(|row| row.get("own_settings"));
             if is_new || state.own_settings == own_settings {
@@ -483,6 +534,8 @@ impl Inner {
         // Not the highest that was ever seen: a failover that lost changes takes the version back, too.
         let seen_now = SharedVersion { version: unsigned(version), connection: state.connection };
         self.versions.send_if_modified(|seen| std::mem::replace(seen, seen_now) != seen_now);
+        self.heard_boot_ms.store(heard_boot_ms, Ordering::SeqCst);
+        state.is_heard = true;
         let known = state.findings_at.is_some_and(|(at_version, at)| {
             at_version == version && at.elapsed() < FINDINGS_EVERY && !self.findings.take_stale()
         });
@@ -500,6 +553,13 @@ impl Inner {
             self.routes.ask(&open).await.map_err(|error| unavailable(&error))?;
             state.routes_at = Some(Instant::now());
         }
+        self.check_node(row)?;
+        state.session = Some(open);
+        Ok(())
+    }
+
+    /// Whether a node keeps what it acknowledges, by its row of [`NODE`].
+    fn check_node(&self, row: &Row) -> Result<(), StoreError> {
         self.clock.read_row(row);
         if row.get("in_recovery") {
             return Err(StoreError::Unavailable("the database is a standby and accepts no events".into()));
@@ -509,8 +569,59 @@ impl Inner {
         if !off.is_empty() && !self.options.allow_unsafe_storage {
             return Err(unsafe_storage(&off));
         }
-        state.session = Some(open);
         Ok(())
+    }
+
+    /// Asks a node about itself. While the shared row does not answer, this is where the time comes from.
+    async fn look_at_node(&self, session: &Session) -> Result<(), StoreError> {
+        let asked = session.prepare(NODE, &[]).await.map_err(|error| unavailable(&error))?;
+        let sent_boot_ms = self.clock.boot_ms();
+        let rows = session.rows(&asked, &[]).await.map_err(|error| unavailable(&error))?;
+        let row = rows.first().ok_or_else(|| StoreError::Unavailable("a node says nothing".into()))?;
+        if *lock(&self.health) != Health::Up {
+            self.clock.sample(unsigned(row.get("now_ms")), sent_boot_ms);
+            self.check_node(row)?;
+        }
+        Ok(())
+    }
+
+    async fn look_at_worker(&self, worker: &Worker) {
+        let looked = tokio::time::timeout(NODE_WITHIN, async {
+            let session = worker.session().await?;
+            self.look_at_node(&session).await?;
+            Ok::<_, StoreError>(session)
+        });
+        let timed_out = |_| Err(format!("it did not respond within {} s", NODE_WITHIN.as_secs()));
+        let answered = looked.await.map(|looked| looked.map_err(|error| error.to_string()));
+        worker.answered(answered.unwrap_or_else(timed_out));
+    }
+
+    /// Which parts of the database answer.
+    fn parts(&self) -> BTreeMap<String, bool> {
+        let health = lock(&self.health).clone();
+        let mut parts = BTreeMap::from([("control".to_owned(), health == Health::Up)]);
+        if self.distributed {
+            let workers = self.routes.states().into_iter();
+            parts.extend(workers.map(|(worker, trouble)| (format!("worker {worker}"), trouble.is_none())));
+        } else {
+            parts.insert("events".into(), !matches!(health, Health::Down(_)));
+        }
+        parts
+    }
+
+    /// Whether events can be stored where the shared row cannot be read: some worker answers, or the database
+    /// does on a connection of its appends.
+    async fn stores_events(&self) -> bool {
+        if self.distributed {
+            return self.routes.any_worker_answers();
+        }
+        let looked = tokio::time::timeout(NODE_WITHIN, async {
+            let lease = self.routes.own(Side::Appends).lease(NODE_WITHIN).await?;
+            self.look_at_node(&lease.session).await?;
+            lease.give_back();
+            Ok::<_, StoreError>(())
+        });
+        matches!(looked.await, Ok(Ok(())))
     }
 
     fn write_mark(&self) {
@@ -695,7 +806,14 @@ impl Store for PostgresStore {
         let findings = self.findings().len() + self.forged_drops().len();
         let findings = (findings + usize::from(inner.clock_behind.is_some())) as u64 + inner.derived.count();
         self.run(async move {
-            let storage_bytes = inner.read(|session| Box::pin(reader::storage_bytes(session))).await?;
+            // What watches over a database must not fall silent with it, nor wait for it.
+            if *lock(&inner.health) == Health::Up {
+                let asked = inner.read(|session| Box::pin(reader::storage_bytes(session)));
+                if let Ok(Ok(bytes)) = tokio::time::timeout(2 * NODE_WITHIN, asked).await {
+                    inner.storage_bytes.store(bytes, Ordering::Relaxed);
+                }
+            }
+            let storage_bytes = inner.storage_bytes.load(Ordering::Relaxed);
             let reads_waiting = inner.routes.own(Side::Reads).waiting();
             let logs = inner.writer.stats();
             let clock = inner.clock.seen().stats();
@@ -706,6 +824,7 @@ impl Store for PostgresStore {
                 reads_waiting,
                 findings,
                 clock,
+                parts: inner.parts(),
                 loop_restarts,
                 ..StoreStats::default()
             })
@@ -772,11 +891,22 @@ impl Store for PostgresStore {
     fn notices(&self) -> Vec<&'static str> {
         // The time of everything but events is this node's own.
         let own = self.inner.options.world.clock();
-        self.inner.clock.seen().notice().or(own.notice()).into_iter().collect()
+        let away = self.inner.control_away().map(|_| CONTROL_AWAY);
+        self.inner.clock.seen().notice().or(own.notice()).into_iter().chain(away).collect()
+    }
+
+    fn degraded(&self) -> Vec<String> {
+        let control = self.inner.control_away().map(|why| format!("control data does not answer: {why}"));
+        let trouble = |(worker, why): (String, Option<String>)| {
+            Some(format!("worker {worker} does not answer: {}", why?))
+        };
+        control.into_iter().chain(self.inner.routes.states().into_iter().filter_map(trouble)).collect()
     }
 
     fn ready(&self) -> Result<(), StoreError> {
-        self.inner.health.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        if let Health::Down(error) = &*lock(&self.inner.health) {
+            return Err(error.clone());
+        }
         self.accepts()?;
         self.inner.clock.seen().sealing_ms().map(drop)
     }

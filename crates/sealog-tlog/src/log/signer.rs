@@ -162,7 +162,8 @@ impl std::error::Error for SignerError {}
 impl SignerError {
     /// Nobody has to change anything for it to work later.
     pub fn may_pass(&self) -> bool {
-        matches!(self, SignerError::Store(StoreError::Unavailable(_) | StoreError::Deadline))
+        use StoreError::{ControlUnavailable, Deadline, Unavailable};
+        matches!(self, SignerError::Store(Unavailable(_) | ControlUnavailable(_) | Deadline))
     }
 }
 
