@@ -540,12 +540,9 @@ impl Inner {
             at_version == version && at.elapsed() < FINDINGS_EVERY && !self.findings.take_stale()
         });
         if !known {
-            match self.findings.refresh(&open).await {
-                // A worker that is gone keeps its own chains from events, not those of the others.
-                Err(error) if self.distributed && error.code().is_some() => {
-                    tracing::warn!(error = %explain(&error), "cannot look at every chain; a worker may be unavailable");
-                }
-                refreshed => refreshed.map_err(|error| unavailable(&error))?,
+            match self.distributed {
+                true => self.refresh_findings_apart(),
+                false => self.findings.refresh(&open).await.map_err(|error| unavailable(&error))?,
             }
             state.findings_at = Some((version, Instant::now()));
         }
@@ -556,6 +553,25 @@ impl Inner {
         self.check_node(row)?;
         state.session = Some(open);
         Ok(())
+    }
+
+    /// Asks all workers, on a connection of its own: one that says nothing keeps its own chains from events, and
+    /// must not keep this node from hearing of revoked keys.
+    fn refresh_findings_apart(&self) {
+        let (target, findings) = (Arc::clone(&self.target), Arc::clone(&self.findings));
+        let within = self.options.connect_timeout;
+        tokio::spawn(async move {
+            let refreshed = tokio::time::timeout(within, async {
+                let session = Session::connect(&target).await.map_err(|error| error.to_string())?;
+                findings.refresh(&session).await.map_err(|error| explain(&error))
+            });
+            let why = match refreshed.await {
+                Ok(Ok(())) => return,
+                Ok(Err(why)) => why,
+                Err(_) => format!("no answer within {} s", within.as_secs()),
+            };
+            tracing::warn!(why, "cannot look at every chain; a worker may be unavailable");
+        });
     }
 
     /// Whether a node keeps what it acknowledges, by its row of [`NODE`].
