@@ -29,7 +29,8 @@ BEGIN
     GRANT INSERT ON sealog.events TO sealog_node;
     GRANT INSERT, UPDATE ON sealog.usage TO sealog_node;
     -- Of a chain's row its head, and what was found lost. Not whose chain it is, nor what was dropped of it: the function below sets that.
-    GRANT INSERT (chain_id, tenant_id, project_id, mode, chain_seq, log_id, hash) ON sealog.chains TO sealog_node;
+    -- `changed` and `changed_group` have defaults, which Citus writes out.
+    GRANT INSERT (chain_id, tenant_id, project_id, mode, chain_seq, log_id, hash, changed, changed_group) ON sealog.chains TO sealog_node;
     GRANT UPDATE (chain_seq, log_id, hash, recorded_seq, recorded_log_id, recorded_hash, changed, changed_group) ON sealog.chains TO sealog_node;
     -- Counts are made from events, and again where events were lost.
     GRANT INSERT, UPDATE, DELETE ON sealog.counts, sealog.counted TO sealog_node;

@@ -302,6 +302,74 @@ fn on_citus_keys_go_on_for_a_minute_without_the_coordinator_and_nothing_is_lost_
 }
 
 #[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn on_citus_the_rights_of_roles_sql_are_enough_on_every_worker_and_change_no_event() {
+    let database = postgres::Database::on_citus();
+    let roles = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/postgresql/roles.sql");
+    let roles = std::fs::read_to_string(roles).unwrap();
+    let nodes: Vec<_> = std::iter::once(database.coordinator()).chain(database.workers()).collect();
+    nodes.iter().for_each(|node| drop(node.sql(&database.name, &roles)));
+    let url = |role: &str| database.url().replace("//owner@", &format!("//{role}@"));
+    for more in [&[][..], &["--citus"]] {
+        let mut migrate = sealog();
+        let output = migrate.arg("migrate").args(more).env("SEALOG_STORE", url("sealog_owner")).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        database.sql(&roles);
+    }
+    let refused =
+        || -> usize { nodes.iter().map(|node| node.log().matches("permission denied").count()).sum() };
+    let before = refused();
+    let server = Server::start(&url("sealog_node"));
+    let tenant = text(&server.operator("POST", "/tenants", &json!({"name": "t"}))["tenant_id"]);
+    let mut keys = Vec::new();
+    for n in 0..6 {
+        let project = json!({"name": format!("p{n}")});
+        let project =
+            text(&server.operator("POST", &format!("/tenants/{tenant}/projects"), &project)["project_id"]);
+        let key = json!({"name": "k", "mode": if n % 2 == 0 { "live" } else { "test" }});
+        keys.push(text(&server.operator("POST", &format!("/projects/{project}/keys"), &key)["key"]));
+    }
+    let shard = "SELECT shardid, nodeport FROM pg_dist_shard_placement JOIN pg_dist_shard USING (shardid)
+        WHERE logicalrelid = 'sealog.chains'::regclass ORDER BY shardid LIMIT 1";
+    let (shard, from) =
+        database.sql(shard).split_once('|').map(|(id, port)| (id.to_owned(), port.to_owned())).unwrap();
+    let to =
+        database.workers().iter().map(|worker| worker.port.to_string()).find(|port| *port != from).unwrap();
+    for round in 0..2 {
+        for key in &keys {
+            for n in 0..3 {
+                let body = format!(r#"{{"action":"user.login","actor_id":"a{n}","metadata":{{"n":"{n}"}}}}"#);
+                let (status, answer) = server.once(key, &format!("{round}-{n}"), &body);
+                assert_eq!(status, 202, "{answer}");
+            }
+            let (_, found) = server.get(key, "/v1/events?actor_id=a1");
+            assert_eq!(found["events"].as_array().map(Vec::len), Some(round + 1), "{found}");
+            assert_eq!(server.get(key, "/v1/events/verify").1["checked"], json!(3 * (round + 1)));
+        }
+        // What is granted goes with a shard.
+        if round == 0 {
+            database.sql(&format!("SELECT citus_move_shard_placement({shard}, '127.0.0.1', {from}, '127.0.0.1', {to}, 'force_logical')"));
+        }
+    }
+    server.running.await_drained();
+    assert_eq!(refused(), before, "the logs of the nodes say what was refused");
+    for node in &nodes {
+        for forbidden in [
+            "UPDATE sealog.events SET actor_id = 'x'",
+            "DELETE FROM sealog.events",
+            "UPDATE sealog.chains SET tenant_id = chain_id",
+        ] {
+            let output = node.try_sql("sealog_node", &database.name, forbidden);
+            assert!(
+                String::from_utf8_lossy(&output.stderr).contains("permission denied"),
+                "{forbidden}: {output:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn migrate_makes_the_schema_and_says_what_is_wrong() {
     let database = postgres::cluster().database();
     let migrate = |store: &str, more: &[&str]| {
