@@ -140,7 +140,7 @@ bench-cli *ARGS: _bench-build
 bench-backup *ARGS: _bench-build
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" backup --json {{bench_out}}/backup.json {{ARGS}} | tee {{bench_out}}/backup.md
 
-# Sealog on PostgreSQL beside what PostgreSQL does by itself, and four servers beside one: less than three minutes. Installs PostgreSQL.
+# Sealog on PostgreSQL beside what PostgreSQL does by itself, and four servers beside one: less than three minutes. Installs PostgreSQL. With `--cluster URL` the servers are on the Citus cluster whose coordinator and empty database that is.
 bench-postgres *ARGS: _bench-build
     scripts/bench-setup
     "${CARGO_TARGET_DIR:-target}/release/sealog-bench" http --workload bench/workloads/postgres.toml --json {{bench_out}}/postgres.json {{ARGS}} | tee {{bench_out}}/postgres.md

@@ -18,6 +18,8 @@ pub struct Side {
     pub us: Percentiles,
     /// CPU time of the server, in microseconds a request.
     pub cpu_us: f64,
+    /// The same of each part, in microseconds an event, where a server has a database.
+    pub parts_us: Vec<(String, f64)>,
     /// Share of one core that the generator took.
     pub generator: f64,
     /// Towards the device, an event.
@@ -41,6 +43,7 @@ impl Side {
             events_per_s: loaded.events_per_s(),
             us,
             cpu_us: cpu.as_secs_f64() * 1e6 / loaded.requests as f64,
+            parts_us: Vec::new(),
             generator: loaded.own_cpu.as_secs_f64() / loaded.elapsed.as_secs_f64(),
             device_bytes: if loaded.events > 0 { device_bytes as f64 / loaded.events as f64 } else { 0.0 },
             errors: (wrong > 0).then(|| format!("{wrong} wrong answers, the first: {}", loaded.first_error)),
@@ -54,6 +57,7 @@ impl Side {
             events_per_s: run.events_per_s(),
             us: Percentiles::of_ns(&mut run.latencies_ns.clone()).ok_or("a run without a single answer")?,
             cpu_us: run.cpu.as_secs_f64() * 1e6 / run.requests as f64,
+            parts_us: Vec::new(),
             generator: 0.0,
             device_bytes: 0.0,
             errors: None,
@@ -66,7 +70,8 @@ impl Side {
             "requests": self.requests, "requests_per_s": self.requests_per_s, "events_per_s": self.events_per_s,
             "p50_us": us.p50, "p90_us": us.p90, "p99_us": us.p99, "p999_us": us.p999, "max_us": us.max,
             "server_cpu_us_per_request": self.cpu_us, "generator_cores": self.generator,
-            "device_bytes_per_event": self.device_bytes, "errors": self.errors,
+            "device_bytes_per_event": self.device_bytes,
+            "cpu_us_per_event_by_part": self.parts_us.iter().map(|(part, us)| (part.clone(), json!(us))).collect::<serde_json::Map<_, _>>(), "errors": self.errors,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! One case: Sealog and what stands beside it, in turn, as often as was asked for.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -297,7 +298,11 @@ impl Bench<'_> {
         let name = case.name();
         let tick = |text: &str| self.setting.progress.say(&format!("{name}: {text}"));
         let (addresses, tls) = (&sealog.addresses()[..nodes], sealog.tls());
-        let counters = || sealog.counters();
+        let parts = RefCell::new(Vec::new());
+        let counters = || {
+            parts.borrow_mut().push(sealog.parts());
+            sealog.counters()
+        };
         let over = AtomicBool::new(false);
         let (outcome, noise) = std::thread::scope(|scope| -> Outcome<_> {
             let noise = match neighbour {
@@ -333,6 +338,15 @@ impl Bench<'_> {
         let (loaded, cpu, device_bytes) = outcome;
         sealog.acknowledge(&loaded);
         let mut side = Side::of_load(&loaded, cpu, device_bytes)?;
+        if let [before, after] = &parts.into_inner()[..] {
+            let us = |(before, after): (&(String, Duration), &(String, Duration))| {
+                (
+                    after.0.clone(),
+                    (after.1.saturating_sub(before.1)).as_secs_f64() * 1e6 / loaded.events as f64,
+                )
+            };
+            side.parts_us = before.iter().zip(after).map(us).collect();
+        }
         if let Some(noise) = noise {
             sealog.acknowledge(&noise);
             if noise.acknowledged.iter().sum::<u64>() == 0 || !noise.errors.is_empty() {

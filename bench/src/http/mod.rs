@@ -3,6 +3,7 @@
 mod answer;
 pub mod case;
 pub mod client;
+mod database;
 pub mod load;
 mod plan;
 mod rows;
@@ -21,6 +22,7 @@ use crate::plot;
 use crate::report::number;
 use crate::setting::{Setting, SettingArgs};
 use case::{Bench, Measured};
+use database::Database;
 use plan::Beside;
 use sealog::Sealog;
 use stream::Certificate;
@@ -32,6 +34,10 @@ pub struct HttpArgs {
     workload: Vec<PathBuf>,
     #[command(flatten)]
     programs: Programs,
+    /// The coordinator of a Citus cluster on this machine, with an empty database that all its nodes know:
+    /// cases on PostgreSQL run there, and have rows with the CPU time of each of its nodes
+    #[arg(long, value_name = "URL")]
+    cluster: Option<String>,
     /// Another build of the server: measured in turn with the first one, on every case of the embedded store
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
@@ -89,7 +95,11 @@ pub fn run(args: &HttpArgs) -> Outcome<()> {
                     Sealog::create(&setting, &bench.program, "sealog", case.chains, certificate)?
                 }
                 plan::Store::Postgres => {
-                    Sealog::create_on_postgres(&setting, &bench.program, case.nodes, case.chains)?
+                    let database = match &args.cluster {
+                        Some(url) => Database::of_cluster(&bench.program, url)?,
+                        None => Database::own(&setting)?,
+                    };
+                    Sealog::create_on_postgres(&setting, &bench.program, database, case.nodes, case.chains)?
                 }
             };
             let mut other = match &args.compare {

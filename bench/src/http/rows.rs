@@ -213,6 +213,11 @@ fn text(case: &Measured, side: &dyn Fn(&Repeat) -> Option<&Side>) -> String {
     if has(|side| side.cpu_us) {
         text += &format!("; CPU {} µs a request", of(|side| side.cpu_us));
     }
+    let first = case.repeats.iter().find_map(side);
+    for (at, (part, _)) in first.map_or(&[][..], |side| &side.parts_us).iter().enumerate() {
+        let us = case.repeats.iter().filter_map(side).filter_map(|side| Some(side.parts_us.get(at)?.1));
+        text += &format!(", {part} {} µs an event", number(median(us)));
+    }
     if has(|side| side.generator) {
         text += &format!(" (generator {} cores)", of(|side| side.generator));
     }

@@ -8,7 +8,6 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 use sealog_core::catalog::Catalog;
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use sealog_store::embedded::{EmbeddedStore, Options};
@@ -16,13 +15,13 @@ use serde_json::{Value, json};
 use tokio_rustls::rustls::ClientConfig;
 
 use super::client::Client;
+use super::database::Database;
 use super::load::Loaded;
 use super::stream::Certificate;
 use crate::driver::{self, Until};
 use crate::machine::device_bytes_written;
 use crate::meter::Meter;
 use crate::outcome::Outcome;
-use crate::peers::Cluster;
 use crate::process::Process;
 use crate::setting::Setting;
 use crate::workload::{self, Timeline};
@@ -59,8 +58,7 @@ pub struct Sealog {
 #[derive(Debug)]
 struct OnPostgres {
     others: Vec<Process>,
-    database: Process,
-    url: String,
+    database: Database,
 }
 
 /// Where `cargo` puts the server: beside this program.
@@ -87,23 +85,21 @@ impl Sealog {
     pub fn create_on_postgres(
         setting: &Setting,
         program: &Path,
+        database: Database,
         nodes: usize,
         chains: usize,
     ) -> Outcome<Sealog> {
         let dir = setting.dir.join("on-postgres");
-        let cluster = Cluster::create(&dir.join("database"), "")?;
-        let database = cluster.start()?;
+        std::fs::create_dir_all(&dir)?;
         let (mut processes, mut addresses) = (Vec::new(), Vec::new());
         for node in 0..nodes {
             let own = dir.join(format!("node-{node}"));
-            let (process, address) =
-                start(program, &own, setting.quick, Some(&cluster.url("postgres")), None)?;
+            let (process, address) = start(program, &own, setting.quick, Some(database.url()), None)?;
             processes.push(process);
             addresses.push(address);
         }
         let first = processes.remove(0);
-        let url = cluster.url("postgres");
-        let on_postgres = Some(OnPostgres { others: processes, database, url });
+        let on_postgres = Some(OnPostgres { others: processes, database });
         Sealog::furnish(setting, program, dir, first, addresses, (on_postgres, None), chains)
     }
 
@@ -158,7 +154,7 @@ impl Sealog {
 
     /// Of its database, if it has one.
     pub fn store_url(&self) -> Option<&str> {
-        self.on_postgres.as_ref().map(|OnPostgres { url, .. }| url.as_str())
+        self.on_postgres.as_ref().map(|OnPostgres { database, .. }| database.url())
     }
 
     pub fn is_on_postgres(&self) -> bool {
@@ -171,9 +167,9 @@ impl Sealog {
 
     pub fn stop(mut self) -> Outcome<()> {
         self.process.take().map_or(Ok(()), Process::stop)?;
-        let Some(OnPostgres { others, database, .. }) = self.on_postgres.take() else { return Ok(()) };
+        let Some(OnPostgres { others, database }) = self.on_postgres.take() else { return Ok(()) };
         others.into_iter().try_for_each(Process::stop)?;
-        database.stop_with(Signal::INT)
+        database.stop()
     }
 
     pub fn dir(&self) -> &Path {
@@ -275,11 +271,15 @@ impl Sealog {
     pub fn counters(&self) -> (Duration, u64) {
         match &self.on_postgres {
             None => (self.process().cpu(), device_bytes_written(&self.dir).unwrap_or(0)),
-            Some(OnPostgres { others, database, .. }) => {
-                let nodes: Duration = others.iter().chain(&self.process).map(Process::cpu).sum();
-                (nodes + database.cpu_of_all(), 0)
-            }
+            Some(_) => (self.parts().iter().map(|(_, cpu)| *cpu).sum(), 0),
         }
+    }
+
+    /// CPU time up to now of the servers together and of each node of their database.
+    pub fn parts(&self) -> Vec<(String, Duration)> {
+        let Some(OnPostgres { others, database }) = &self.on_postgres else { return Vec::new() };
+        let servers: Duration = others.iter().chain(&self.process).map(Process::cpu).sum();
+        std::iter::once(("servers".to_owned(), servers)).chain(database.cpu()).collect()
     }
 }
 
