@@ -1,5 +1,5 @@
 //! What a server shows to callers without credentials, and whom it calls: docs/operating-reference.md has
-//! all of it, and nothing else is there.
+//! all of it, and nothing else is there. And what it does not pass on of what a database tells it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,8 @@ use std::path::Path;
 use crate::support::*;
 use sealog_dashboard::Needs;
 use sealog_dashboard::ops::ops_table;
-use serde_json::Value;
+use sealog_testing::postgres;
+use serde_json::{Value, json};
 
 const TOKEN: &str = "a token of the operator";
 
@@ -90,4 +91,48 @@ fn a_server_with_default_settings_opens_no_connection() {
     }
     assert!(listening > 0, "its sockets are found");
     server.stop();
+}
+
+/// PostgreSQL quotes the row that it refuses in its DETAIL: "Key (name)=(…) already exists."
+#[test]
+fn a_row_that_postgresql_refuses_is_quoted_in_no_answer_and_no_log_line() {
+    const MARK: &str = "ada-lovelace-of-marylebone";
+    let database = postgres::cluster().database();
+    let data = tempfile::tempdir().unwrap();
+    let mut command = serving(sealog(), data.path());
+    command.args(["--log-level", "debug", "--limits-per-ip-rps", "0"]);
+    command.env("SEALOG_STORE", database.url()).env("SEALOG_OPERATOR_TOKEN", TOKEN);
+    let server = start(command);
+    let key = first_key(data.path());
+    let (tenant, project) = first_tenant(&server, TOKEN);
+    for unique in [
+        "sealog.events (actor_id)",
+        "sealog_control.tenants (name)",
+        "sealog_control.projects (name)",
+        "sealog_control.keys (name)",
+    ] {
+        database.sql(&format!("CREATE UNIQUE INDEX ON {unique}"));
+    }
+    let authorization = ("Authorization", format!("Bearer {TOKEN}"));
+    let operator = |path: &str, body: Value| {
+        let path = format!("/operator/v1{path}");
+        server.request("POST", &path, &[(authorization.0, &authorization.1)], &body.to_string())
+    };
+    let event = json!({"action": "user.login", "actor_id": MARK}).to_string();
+    let twice: [&dyn Fn() -> (u16, String); 4] = [
+        &|| server.send(&key, &event),
+        &|| operator("/tenants", json!({"name": MARK})),
+        &|| operator(&format!("/tenants/{tenant}/projects"), json!({"name": MARK})),
+        &|| operator(&format!("/projects/{project}/keys"), json!({"name": MARK, "mode": "live"})),
+    ];
+    for (n, ask) in twice.iter().enumerate() {
+        let (status, answer) = ask();
+        assert!((200..300).contains(&status), "{n}: {status} {answer}");
+        let (status, answer) = ask();
+        assert!(status >= 400 && !answer.contains(MARK), "{n}: {status} {answer}");
+    }
+    let (kinds, begun) = (twice.len(), server.begun.clone());
+    let log = begun + &server.stop();
+    let refused = log.matches("duplicate key value violates unique constraint").count();
+    assert!(refused >= kinds && !log.contains(MARK), "{refused}: {log}");
 }
