@@ -324,3 +324,26 @@ fn a_server_whose_settings_name_a_certificate_is_asked_with_tls_from_the_first_b
     assert_eq!(ended(command.output().unwrap()).0, Some(1));
     assert_eq!(first_byte.join().unwrap(), 0x16, "the first byte of a handshake");
 }
+
+/// As many connections as one address may have, each with as many requests as it may have under way, and
+/// nobody takes an answer.
+#[test]
+fn clients_of_http_2_with_closed_windows_take_less_than_432_mib() {
+    const MIB_MAX: u64 = 432;
+    let (dir, _) = data_dir();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/slow-readers");
+    let mut command = Command::new(script);
+    command.arg(SEALOG).args(["--http2", "512", "--tenants", "2", "--readers", "256", "--event-kb", "240"]);
+    command.args(["--seconds", "3", "--limit-mb", "4096", "--max-mb", "4096"]);
+    let (_, figures, log) = ended(command.env("SLOW_READERS_DIR", dir.path()).output().unwrap());
+    let figure = |name: &str| {
+        let mut words = figures.split_whitespace().filter_map(|word| word.split_once('='));
+        let found = words.find(|(found, _)| *found == name);
+        found.unwrap_or_else(|| panic!("{name}: {figures}{log}")).1.to_owned()
+    };
+    assert_eq!((figure("alive"), figure("requests")), ("True".into(), "262144".into()), "{figures}");
+    let (before, peak): (u64, u64) =
+        (figure("rss_before_mb").parse().unwrap(), figure("rss_peak_mb").parse().unwrap());
+    // The memory for answers is used up, so this is the worst that they can do.
+    assert!(peak > before + 200 && peak < MIB_MAX, "{figures}");
+}
