@@ -292,6 +292,28 @@ fn a_file_that_the_glossary_names_and_that_is_not_there_is_noticed() {
     assert_eq!(missing_files("| w | m | `a.rs` | |", |_| true), ["a.rs: of which crate?"]);
 }
 
+/// "Work of one request" says of each bound where it stands and which test shows it.
+#[test]
+fn the_constants_and_tests_that_the_architecture_names_are_there() {
+    let crates = files_under(&root().join("crates"));
+    let is_rust = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "rs");
+    let sources: Vec<_> =
+        crates.into_iter().filter(is_rust).map(|path| (path.clone(), read(&path))).collect();
+    let page = read(&root().join("docs/architecture.md"));
+    assert_eq!(missing_names(&page, &sources), Vec::<String>::new());
+}
+
+#[test]
+fn a_constant_or_a_test_that_is_named_and_not_there_is_noticed() {
+    let sources = [("crates/a/src/b/c.rs".into(), "const LEAST: u8 = 1; fn one_is_less() {}".into())];
+    let missing = |page: &str| missing_names(page, &sources);
+    assert_eq!(
+        missing("| 1, `c.rs: LEAST` | a `b/c.rs: one_is_…`, `c.rs: one_is_less` |"),
+        Vec::<String>::new()
+    );
+    assert_eq!(missing("`c.rs: LEAST, MOST`, `d.rs: LEAST`"), ["c.rs: MOST", "d.rs: LEAST"]);
+}
+
 #[test]
 fn no_text_names_a_directory_of_one_machine_or_leaves_work_open() {
     let files: Vec<PathBuf> = FOLDERS.iter().flat_map(|folder| files_under(&root().join(folder))).collect();
@@ -480,14 +502,13 @@ fn untidy_lines(text: &str) -> Vec<String> {
     found
 }
 
-/// Put together here, so that this file does not break its own rule.
-/// Of a table with the columns word, meaning and files: `store a.rs, b.rs` is of the crate `sealog-store`.
 /// Numbers of lines that are a comment and too wide to be read beside another file.
 fn wide_comments(text: &str) -> Vec<usize> {
     let is_wide = |line: &str| line.trim_start().starts_with("//") && line.chars().count() > COMMENT_COLUMNS;
     (1..).zip(text.lines()).filter(|(_, line)| is_wide(line)).map(|(number, _)| number).collect()
 }
 
+/// Of a table with the columns word, meaning and files: `store a.rs, b.rs` is of the crate `sealog-store`.
 fn missing_files(glossary: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
     let mut missing = Vec::new();
     for row in glossary.lines().filter(|line| line.starts_with("| ")) {
@@ -517,6 +538,20 @@ fn missing_files(glossary: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
     missing
 }
 
+/// Of `FILE.rs: NAME, NAME` in a page, those that are in no file of that name. `…` ends a name that goes on.
+fn missing_names(page: &str, sources: &[(PathBuf, String)]) -> Vec<String> {
+    let places = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let named = places.filter_map(|text| text.split_once(".rs: "));
+    let each = named.flat_map(|(file, names)| names.split(", ").map(move |name| (file, name)));
+    let is_missing = |(file, name): &(&str, &str)| {
+        let file = format!("{}.rs", file.split(' ').next_back().unwrap_or_default());
+        let name = name.trim_end_matches("_…").rsplit("::").next().unwrap_or_default();
+        !sources.iter().any(|(path, text)| path.ends_with(&file) && text.contains(name))
+    };
+    each.filter(is_missing).map(|(file, name)| format!("{file}.rs: {name}")).collect()
+}
+
+/// Put together here, so that this file does not break its own rule.
 fn machine_directories() -> [String; 4] {
     ["home", "root", "Users", "work"].map(|name| format!("/{name}/"))
 }
