@@ -191,7 +191,7 @@ pub(crate) struct Failure {
     suggestion: Option<String>,
     allow: Option<String>,
     /// When the same request may succeed. 429 has it always.
-    retry_after: Option<Duration>,
+    retry_after_s: Option<u32>,
     /// Where the next request begins cannot be told, so the connection cannot be used again.
     close: bool,
     /// A 503 in place of the code's own status, for senders that give up otherwise.
@@ -209,7 +209,7 @@ impl Failure {
             message: message.into(),
             suggestion: None,
             allow: None,
-            retry_after: None,
+            retry_after_s: None,
             close: false,
             is_unavailable: false,
             further: Vec::new(),
@@ -260,7 +260,8 @@ impl Failure {
     }
 
     pub(crate) fn retry_after(self, wait: Duration) -> Failure {
-        Failure { retry_after: Some(wait), ..self }
+        let seconds = u32::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
+        Failure { retry_after_s: Some(seconds.max(1)), ..self }
     }
 
     pub(crate) fn unavailable(self) -> Failure {
@@ -362,10 +363,9 @@ impl Failure {
             let own = std::mem::replace(headers, *added);
             headers.extend(own);
         }
-        let at_least = (status == StatusCode::TOO_MANY_REQUESTS).then_some(Duration::ZERO);
-        if let Some(wait) = self.retry_after.or(at_least) {
-            let seconds = u64::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        let at_least = (status == StatusCode::TOO_MANY_REQUESTS).then_some(1);
+        if let Some(seconds) = self.retry_after_s.or(at_least) {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::try_from(allow).expect("names of methods"));
