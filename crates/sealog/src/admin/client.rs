@@ -71,7 +71,7 @@ impl Session<'_> {
                 return answer;
             }
             match Stopped::open(self.settings)? {
-                Local::Open(stopped) => self.stopped = Some(stopped),
+                Local::Open(stopped) => self.stopped = Some(*stopped),
                 // A server has the store open and does not listen: it is starting or stopping.
                 Local::Busy(problem) if Instant::now() > until => {
                     let path = socket_path(&self.settings.data_dir);
@@ -191,7 +191,7 @@ fn read<T: serde::de::DeserializeOwned>(lines: &mut impl BufRead) -> Result<Opti
 }
 
 enum Local {
-    Open(Stopped),
+    Open(Box<Stopped>),
     /// Another process has the store. Why that is known.
     Busy(String),
 }
@@ -230,7 +230,7 @@ impl Stopped {
         let (app_url, console_url) = (settings.app_url(), settings.console_url());
         let signed_log = settings.trust.clone().map_or(SignedLog::Off, SignedLog::OfStopped);
         let host = Host { opened, world, app_url, console_url, wake: Wake::default(), signed_log };
-        Ok(Local::Open(Stopped { host, runtime, _lock: lock }))
+        Ok(Local::Open(Box::new(Stopped { host, runtime, _lock: lock })))
     }
 
     fn administer(&self, request: &Request) -> Result<Answer, Failure> {

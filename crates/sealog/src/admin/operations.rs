@@ -55,7 +55,7 @@ pub(crate) enum Answer {
     RecordDivergence(bool),
     ReadTenant(sealog_backup::TenantPage),
     CloseTenant(tenant::Done),
-    Trust(trust::Log),
+    Trust(Box<trust::Log>),
 }
 
 /// Does what a command asks. An error is a text for the operator, with the code that the command ends with.
@@ -73,6 +73,6 @@ pub(super) async fn administer(host: &Host, request: Request) -> Result<Answer, 
         }
         Request::ReadTenant(request) => tenant::read(host, request).await.map(Answer::ReadTenant),
         Request::CloseTenant(request) => tenant::close(host, request).await.map(Answer::CloseTenant),
-        Request::Trust(request) => trust::run(host, &request).await.map(Answer::Trust),
+        Request::Trust(request) => trust::run(host, &request).await.map(Box::new).map(Answer::Trust),
     }
 }
