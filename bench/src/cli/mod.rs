@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::http::Programs;
 use crate::http::case::load;
+use crate::http::database::Database;
 use crate::http::load::{Loaded, Pace};
 use crate::http::sealog::Sealog;
 use crate::http::source::{Requests, Send};
@@ -118,7 +119,7 @@ pub fn run(args: &CliArgs) -> Outcome<()> {
 fn run_on_postgres(args: &CliArgs) -> Outcome<()> {
     let setting = Setting::new(&args.setting, "cli-database")?;
     let program = args.programs.sealog();
-    let mut sealog = Sealog::create_on_postgres(&setting, &program, 1, 1)?;
+    let mut sealog = Sealog::create_on_postgres(&setting, &program, Database::own(&setting)?, 1, 1)?;
     let mut measured = Vec::new();
     for repeat in 1..=setting.repeats {
         let of = |what: &str| format!("repeat {repeat} of {}: {what}", setting.repeats);

@@ -3,7 +3,7 @@
 mod answer;
 pub mod case;
 pub mod client;
-mod database;
+pub mod database;
 pub mod load;
 mod plan;
 mod rows;
