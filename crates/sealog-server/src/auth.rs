@@ -247,7 +247,7 @@ impl Auth {
             return Ok(Watcher { chain, reads_events: true });
         };
         let access = self.keys.monitor_access(digest).await;
-        let access = access.map_err(|error| Failure::internal(&error, request_id))?;
+        let access = access.map_err(|error| Failure::control(&error, request_id))?;
         let MonitorAccess { token, tenant, project_rate_rps } = access.ok_or(Reject::KeyNotFound)?;
         let now_ms = request_id.received_ms();
         token.state().check(now_ms)?;
