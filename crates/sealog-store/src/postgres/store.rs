@@ -555,8 +555,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Asks all workers, on a connection of its own: one that says nothing keeps its own chains from events, and
-    /// must not keep this node from hearing of revoked keys.
+    /// Asks all workers, on a connection of its own: one that says nothing keeps its own chains from events,
+    /// and must not keep this node from hearing of revoked keys.
     fn refresh_findings_apart(&self) {
         let (target, findings) = (Arc::clone(&self.target), Arc::clone(&self.findings));
         let within = self.options.connect_timeout;
