@@ -235,6 +235,21 @@ fn a_row_that_was_changed_without_a_record_is_a_finding_every_night() {
 }
 
 #[test]
+fn an_expiry_that_was_changed_without_a_record_is_a_finding() {
+    on_both(|stage| {
+        let Some(database) = &stage.database else { return };
+        let key = stage.key();
+        stage.drain();
+        assert_eq!(stage.night(), 0);
+        database.sql(&format!(
+            "UPDATE sealog_control.keys SET expires_at_ms = 4102444800000 WHERE id = '{}'",
+            key.0
+        ));
+        assert_eq!(stage.night(), 1);
+    });
+}
+
+#[test]
 fn grants_that_were_changed_without_a_record_are_a_finding() {
     on_both(|stage| {
         let person = stage.member("a@example.com");
