@@ -53,6 +53,18 @@ pub fn cargo() -> Command {
     cargo
 }
 
+/// A program of the workspace. It is of another package: a run of this test alone may not have built it.
+pub fn program(name: &str) -> PathBuf {
+    let (target, profile) = built();
+    let path = profile.join(name);
+    if !path.exists() {
+        let mut build = cargo();
+        build.args(["build", "--quiet", "--locked", "--workspace", "--bin", name, "--target-dir"]);
+        assert!(build.arg(target).status().is_ok_and(|status| status.success()), "{name} was not built");
+    }
+    path
+}
+
 /// Where this test was built: the target directory, and that of the profile in it.
 pub fn built() -> (PathBuf, PathBuf) {
     let test = std::env::current_exe().expect("a process knows its program");

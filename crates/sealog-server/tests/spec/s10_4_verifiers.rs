@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use sealog_core::event::StoredEvent;
+use sealog_testing::examples;
 use sealog_trust::proof::{EventProof, TlogProof};
 use serde_json::Value;
 
@@ -65,11 +66,7 @@ fn root() -> PathBuf {
 
 /// The three programs of an auditor.
 fn programs() -> [Command; 3] {
-    let mut ours = Command::new(env!("CARGO"));
-    let manifest = root().join("Cargo.toml");
-    ours.args(["run", "--locked", "--quiet", "-p", "sealog-verify", "--manifest-path"])
-        .arg(manifest)
-        .arg("--");
+    let ours = Command::new(examples::program("sealog-verify"));
     let (mut python, mut node) = (Command::new("python3"), Command::new("node"));
     python.arg(root().join("tools/sealog_verify.py"));
     node.arg(root().join("tools/sealog_verify.mjs"));

@@ -110,13 +110,7 @@ fn the_commands_of_the_readme_run_as_they_stand_there() {
         assert!(blocks.iter().any(|block| block == elsewhere), "{elsewhere:?} is not in the README any more");
     }
     let (root, bin) = (root(), Path::new(SEALOG).parent().unwrap().to_owned());
-    if !bin.join("sealog-verify").exists() {
-        // Of another package: a run of this test alone has not built it.
-        let (target, _) = examples::built();
-        let mut build = examples::cargo();
-        build.args(["build", "--quiet", "--locked", "--workspace", "--bin", "sealog-verify", "--target-dir"]);
-        assert!(build.arg(target).status().unwrap().success());
-    }
+    examples::program("sealog-verify");
     let data = stage.data.clone();
     let mut ran = 0;
     for block in blocks.iter().filter(|block| !ELSEWHERE.contains(&block.as_str())) {
