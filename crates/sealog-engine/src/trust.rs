@@ -121,11 +121,26 @@ impl Trust {
         if published.is_empty() {
             return Ok(());
         }
-        let heads: HashMap<ChainId, Head> = self.store.heads().await?.into_iter().collect();
+        // Where a part of the log cannot be read, each chain is asked by itself, and the server still starts:
+        // it serves what can be read.
+        let heads: Option<HashMap<ChainId, Head>> = match self.store.heads().await {
+            Ok(heads) => Some(heads.into_iter().collect()),
+            Err(StoreError::Read(_)) => None,
+            Err(error) => return Err(error),
+        };
         for published in published {
-            let head = heads.get(&published.chain).copied().unwrap_or(Head::EMPTY);
-            if published.compare(head.chain_seq, head.hash, None).is_some() {
-                self.hold(&published).await?;
+            if let Some(heads) = &heads {
+                let head = heads.get(&published.chain).copied().unwrap_or(Head::EMPTY);
+                if published.compare(head.chain_seq, head.hash, None).is_none() {
+                    continue;
+                }
+            }
+            match self.hold(&published).await {
+                Err(StoreError::Read(cause)) => {
+                    let chain = published.chain;
+                    tracing::error!(%chain, %cause, "cannot compare a chain with its last published head; trying again with the next snapshot");
+                }
+                held => drop(held?),
             }
         }
         Ok(())
