@@ -49,13 +49,12 @@ async fn render(app: &App) -> Result<String, StoreError> {
     text.sample("sealog_build_info", concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""), 1);
     text.family("sealog_ready", "gauge", "1 while events are accepted.");
     text.sample("sealog_ready", "", u64::from(app.service.store.ready().is_ok() && app.keys.ready().is_ok()));
-    if !store.parts.is_empty() {
-        text.family(
-            "sealog_database_part_up",
-            "gauge",
-            "Whether this part of the database answered when it was last asked: control data, and events or each worker of a cluster.",
-        );
-    }
+    // Without samples on the embedded store, where the alert on it has nothing to find.
+    text.family(
+        "sealog_database_part_up",
+        "gauge",
+        "Whether this part of the database answered when it was last asked: control data, and events or each worker of a cluster.",
+    );
     for (part, is_up) in &store.parts {
         text.sample("sealog_database_part_up", &format!("part=\"{part}\""), u64::from(*is_up));
     }
