@@ -106,7 +106,8 @@ fn a_row_that_postgresql_refuses_is_quoted_in_no_answer_and_no_log_line() {
     let key = first_key(data.path());
     let (tenant, project) = first_tenant(&server, TOKEN);
     for unique in [
-        "sealog.events (actor_id)",
+        // What the server has logged itself is there already.
+        "sealog.events (actor_id) WHERE action = 'user.login'",
         "sealog_control.tenants (name)",
         "sealog_control.projects (name)",
         "sealog_control.keys (name)",
