@@ -12,13 +12,19 @@ from schemathesis import HookContext
 REQUEST_ID = re.compile(r"^req_[0-7][0-9A-HJKMNP-TV-Z]{25}$")
 
 # A request that fits its schema may still be refused for what no schema can say: a name that is not registered, a cursor of another list,
-# two parameters that do not go together, a time before 1970, a name that is taken, a chain with all the tokens that it may have.
+# two parameters that do not go together, a time before 1970, a name that is taken, a chain with all the tokens that it may have,
+# the path of a tile, in which each number has one spelling.
 BEYOND_SCHEMAS = (
     ("action/invalid", ""),
     ("action/requires_framework", ""),
     ("action/missing_required_fields", ""),
     ("read/invalid_params", 'query parameter "cursor" is not a cursor of this list'),
     ("read/invalid_params", 'query parameter "to_seq" must not be below from_seq'),
+    ("read/invalid_params", 'query parameter "to" must not be below from'),
+    ("read/invalid_params", 'query parameter "index" must be below size'),
+    ("read/invalid_params", 'query parameter "seq" is missing, and log_id, too'),
+    ("read/invalid_params", 'query parameter "seq" must not be given with log_id'),
+    ("read/invalid_params", "the path of a tile: "),
     ("validation/invalid_field", "action is already registered"),
     ("validation/invalid_field", "action is already an action of the catalog"),
     ("validation/invalid_field", "action must not contain control characters"),
