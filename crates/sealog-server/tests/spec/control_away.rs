@@ -23,15 +23,12 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        let service = Service::in_home(Home::Database(cluster().database()), |_| {});
+        let mut service = Service::in_home(Home::Database(cluster().database()), |_| {});
         let other = service.new_key(&service.project_id, "live");
+        // A server that is told of a change, be it its own, and then cannot ask whose it was forgets every key.
+        // One that has just started has nothing left to hear of.
+        service.restart();
         let log_id = service.log(&service.live, LOGIN);
-        // It hears of its own last change once more.
-        eventually(|| {
-            let before = service.look_ups();
-            (0..3).all(|_| service.get("/v1/events", &service.live).status == 200)
-                && service.look_ups() == before
-        });
         Stage { service, other, log_id }
     }
 
