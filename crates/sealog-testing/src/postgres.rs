@@ -79,10 +79,11 @@ pub fn citus() -> (&'static Cluster, &'static [Cluster]) {
     nodes.split_first().expect("there is a coordinator")
 }
 
+static SHARED: OnceLock<Cluster> = OnceLock::new();
+
 /// The cluster that tests share, those of other programs too: a test that stops it or changes its settings
 /// starts one of its own.
 pub fn cluster() -> &'static Cluster {
-    static SHARED: OnceLock<Cluster> = OnceLock::new();
     SHARED.get_or_init(|| match std::env::var("TEST_POSTGRES_CLUSTER") {
         Ok(address) => Cluster::at(&address),
         Err(_) => Cluster::start(""),
@@ -237,12 +238,31 @@ impl Cluster {
     /// Begins a transaction with these statements, which have been done when this returns, and leaves it
     /// open.
     pub fn hold(&self, database: &str, sql: &str) -> Held {
+        let mut held = self.session(database);
+        held.does(&format!("BEGIN; {sql}"));
+        held
+    }
+
+    fn session(&self, database: &str) -> Held {
         let mut psql =
             self.psql("owner", database).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let said = BufReader::new(psql.stdout.take().unwrap());
-        let mut held = Held { psql, said };
-        held.does(&format!("BEGIN; {sql}"));
-        held
+        Held { psql, said }
+    }
+
+    /// Makes or drops a database. Whether it did.
+    fn administers(&self, sql: &str) -> bool {
+        // A thousand tests have one each on the shared cluster, and a psql costs more than what it is asked for.
+        static SESSION: Mutex<Option<Held>> = Mutex::new(None);
+        if !SHARED.get().is_some_and(|shared| std::ptr::eq(shared, self)) {
+            return self.try_sql("owner", "postgres", sql).status.success();
+        }
+        let mut session = SESSION.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = session.take().unwrap_or_else(|| self.session("postgres"));
+        let done = held.has_done(sql);
+        // It ends at the first failure.
+        *session = done.then_some(held);
+        done
     }
 
     /// A program of PostgreSQL, run as the user that owns the cluster.
@@ -411,7 +431,7 @@ impl Database {
         let name = format!("test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
         let database = Database { cluster, workers, name };
         for node in database.nodes() {
-            node.sql("postgres", &format!("CREATE DATABASE {}", database.name));
+            assert!(node.administers(&format!("CREATE DATABASE {}", database.name)), "psql says why");
         }
         database
     }
@@ -470,8 +490,7 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         for node in self.nodes() {
-            let drop = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-            let _ = node.try_sql("owner", "postgres", &drop);
+            node.administers(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
         }
     }
 }
@@ -551,12 +570,21 @@ impl Held {
 
     #[track_caller]
     fn does(&mut self, sql: &str) {
-        writeln!(self.psql.stdin.as_ref().unwrap(), "{sql};\n\\echo done").unwrap();
+        assert!(self.has_done(sql), "it failed: {sql}");
+    }
+
+    fn has_done(&mut self, sql: &str) -> bool {
+        if writeln!(self.psql.stdin.as_ref().unwrap(), "{sql};\n\\echo done").is_err() {
+            return false;
+        }
         let mut line = String::new();
         while line != "done\n" {
             line.clear();
-            assert!(self.said.read_line(&mut line).unwrap() > 0, "it failed: {sql}");
+            if !self.said.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                return false;
+            }
         }
+        true
     }
 }
 
