@@ -49,7 +49,7 @@ const FAILURE_GRACE: Duration = Duration::from_secs(5);
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 /// How long after the start the pages of `/docs` are made.
-const DOCS_AFTER: Duration = Duration::from_secs(3);
+const DOCS_AFTER: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, Failure> {
     let mut settings = config::load(matches, std::env::vars())?;
