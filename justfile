@@ -5,7 +5,7 @@ _default:
     @just --list
 
 # Everything CI checks: about 15 minutes on two idle cores (CONTRIBUTING.md has the budget).
-ci: fmt lint test tools sdk browser fuzz-quick
+ci: fmt lint test _clients
 
 # What takes longer or needs root: faults under a real file system, whether deliberate bugs are caught, the tests five times on a busy machine, the fuzzers.
 nightly: size torture-quick mutants flaky sdk-ledgers sdk-costs fuzz equivocation
@@ -51,6 +51,10 @@ citus DIR:
     SEALOG_TEST_CITUS="$(realpath {{DIR}})" cargo test --locked -p sealog-store --test suite -- --ignored on_citus
     SEALOG_TEST_CITUS="$(realpath {{DIR}})" cargo test --locked -p sealog-store --test suite -- --ignored of_citus --test-threads=1 --nocapture
     SEALOG_TEST_CITUS="$(realpath {{DIR}})" cargo test --locked -p sealog --test suite -- --ignored on_citus --test-threads=1 --nocapture
+
+# What runs the built program from outside, two at a time: each waits a good part of its time.
+_clients: _sealog
+    scripts/beside "just tools sdk" "just browser fuzz-quick"
 
 # The verifiers in other languages, and the vectors through each, torchwood's in Go among them; the examples of the formats; whether the fuzzer sees what is wrong.
 tools:
