@@ -175,6 +175,9 @@ class Driver:
     def do_verify_events(self, texts, heads=()):
         return sealog.verify_events(texts, heads)._asdict()
 
+    def do_verify_proof(self, text, proof, vkey=None):
+        return sealog.verify_proof(text, proof, vkey)._asdict()
+
     def do_pseudonymize(self, key, value):
         return sealog.pseudonymize(key, value)
 

@@ -6,18 +6,19 @@ import json
 import unittest
 
 from . import ROOT
-from sealog import verify_events
+from sealog import ValidationError, verify_events, verify_proof
 from sealog._sealed import Unreadable, canonical
 from sealog.verify import page_of
 
 
 class Vectors(unittest.TestCase):
-    def test_the_hashing_code_is_that_of_the_tool(self):
+    def test_the_checks_are_those_of_the_tools(self):
         loader = importlib.machinery.SourceFileLoader("sync_sealed", str(ROOT / "sdk/python/sync_sealed"))
         spec = importlib.util.spec_from_loader("sync_sealed", loader)
         module = importlib.util.module_from_spec(spec)
         loader.exec_module(module)
-        self.assertEqual(module.TARGET.read_text(), module.sealed(), "run sdk/python/sync_sealed")
+        for target, text in module.TARGETS.items():
+            self.assertEqual(target.read_text(), text(), "run sdk/python/sync_sealed")
 
     def test_chains(self):
         for case in json.loads((ROOT / "vectors/chains.json").read_text())["cases"]:
@@ -40,6 +41,22 @@ class Vectors(unittest.TestCase):
                     self.assertRaises(Unreadable, canonical, data)
                 else:
                     self.assertEqual(canonical(data).decode("utf-8", "surrogatepass"), case["canonical"])
+
+
+class Proofs(unittest.TestCase):
+    def test_proofs_of_the_vectors_without_the_client(self):
+        cases = json.loads((ROOT / "vectors/trust/proofs.json").read_text())["cases"]
+        good, vkey = cases[0], cases[0]["policy"].split()[1]
+        self.assertEqual(verify_proof(good["event"], good["proof"], vkey), (True, None, ""))
+        self.assertEqual(verify_proof(good["event"].encode(), good["proof"].encode()).holds, True)
+        result = verify_proof(good["event"].replace("203.0.113.9", "203.0.113.8"), good["proof"], vkey)
+        self.assertEqual(result.reason, "root")
+        self.assertEqual(verify_proof(good["event"].replace("{", '{"a":1,', 1), good["proof"]).reason, "annotations")
+
+    def test_a_key_that_is_none_is_refused(self):
+        for vkey in ("", "log.example", 5, b"log"):
+            with self.subTest(vkey), self.assertRaisesRegex(ValidationError, "sealog trust vkey"):
+                verify_proof("{}", "", vkey)
 
 
 class Pages(unittest.TestCase):

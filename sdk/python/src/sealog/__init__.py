@@ -23,7 +23,7 @@ from .errors import (
     TransportError,
     ValidationError,
 )
-from .verify import ChainResult, StoredEvent, verify_events
+from .verify import ChainResult, ProofResult, StoredEvent, verify_events, verify_proof
 
 if TYPE_CHECKING:
     from .aio import AsyncClient
@@ -40,6 +40,7 @@ __all__ = [
     "HeldBatch",
     "IdempotencyConflict",
     "NotFound",
+    "ProofResult",
     "QueueFull",
     "RateLimited",
     "Receipt",
@@ -55,6 +56,7 @@ __all__ = [
     "context",
     "pseudonymize",
     "verify_events",
+    "verify_proof",
 ]
 
 

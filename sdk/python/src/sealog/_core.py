@@ -36,7 +36,7 @@ from .errors import (
     ValidationError,
     error_of,
 )
-from .verify import StoredEvent, event_of, page_of
+from .verify import Proofs, StoredEvent, event_of, page_of
 
 T = TypeVar("T")
 
@@ -373,23 +373,33 @@ def verify(from_seq: int, to_seq: Optional[int], policy: Policy) -> Operation[Ve
 
 class Audit(NamedTuple):
     """What became of acknowledged events: lists of log_id. `dropped`: receipts that memory had no room
-    for."""
+    for. Each event that was found as acknowledged counts once among the proofs: `proven` to be in a tree
+    that the log's key signed; `unsigned`, the same without a key to check with; `not_yet` in a published
+    tree; `no_proof` on this server; or `disproved`, which a warning explains."""
 
     checked: int
     missing: List[str]
     changed: List[str]
     moved: List[str]
+    disproved: List[str]
     dropped: int = 0
+    proven: int = 0
+    unsigned: int = 0
+    not_yet: int = 0
+    no_proof: int = 0
 
     @property
     def all_there(self) -> bool:
-        return not (self.missing or self.changed or self.moved)
+        return not (self.missing or self.changed or self.moved or self.disproved)
 
 
-def audit(receipts: Iterable[Receipt], dropped: int, policy: Policy) -> Operation[Audit]:
-    """Reads each acknowledged event back. A receipt without a hash is held by the event behind it in the
-    batch: its prev_hash leads, link by link, to the hash that the batch's last receipt has."""
-    report = Audit(0, [], [], [], dropped)
+def audit(
+    receipts: Iterable[Receipt], dropped: int, proofs: Proofs, warn: Callable[[str, str], None], policy: Policy
+) -> Operation[Audit]:
+    """Reads each acknowledged event back and asks for its proof. A receipt without a hash is held by the
+    event behind it in the batch: its prev_hash leads, link by link, to the hash that the batch's last
+    receipt has."""
+    report, outcomes = Audit(0, [], [], [], [], dropped), []
     before: Optional[Tuple[Receipt, StoredEvent]] = None
     for receipt in receipts:
         report = report._replace(checked=report.checked + 1)
@@ -410,4 +420,32 @@ def audit(receipts: Iterable[Receipt], dropped: int, policy: Policy) -> Operatio
             before = None
         elif receipt.hash is not None and event.get("hash") != receipt.hash:
             report.changed.append(receipt.log_id)
-    return report
+        else:
+            outcome, why = yield from _prove(event, proofs, policy)
+            if outcome == "disproved":
+                report.disproved.append(receipt.log_id)
+                warn("client/disproved", "the proof of event %s does not hold: %s" % (receipt.log_id, why))
+            else:
+                outcomes.append(outcome)
+    proven, unsigned, not_yet, no_proof = map(outcomes.count, ("proven", "unsigned", "not_yet", "no_proof"))
+    return report._replace(proven=proven, unsigned=unsigned, not_yet=not_yet, no_proof=no_proof)
+
+
+def _prove(event: StoredEvent, proofs: Proofs, policy: Policy) -> Operation[Tuple[str, str]]:
+    """The name of a member of Audit, and for `disproved` the reason."""
+    if not proofs.are_published:
+        return "no_proof", ""
+    query = {"log_id": event["log_id"], "format": "tlog-proof"}
+    try:
+        file = yield from attempts(_get("/tlog/v1/chain/proof", query), lambda answer: answer.body, policy)
+    except SealogError as error:
+        if error.code == "tlog/not_found":  # of an event that this server has just returned
+            return "disproved", "the server says that no signed tree has it"
+        if error.code not in ("tlog/not_yet", "tlog/pruned", "request/not_found"):
+            raise
+        proofs.are_published = error.code != "request/not_found"
+        return ("not_yet" if error.code == "tlog/not_yet" else "no_proof"), ""
+    result = proofs.check(event.text, file)
+    if not result.holds:
+        return "disproved", "%s (%s)" % (result.message, result.reason)
+    return ("proven" if proofs.has_key else "unsigned"), ""

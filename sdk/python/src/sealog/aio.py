@@ -218,7 +218,8 @@ class AsyncClient(Base):
         return await self._run(_core.verify(from_seq, to_seq, self._policy))
 
     async def audit(self) -> Audit:
-        """Reads every event back for which there is a receipt, recomputes its hash and compares."""
+        """Reads every event back for which there is a receipt, recomputes its hash and compares. Where the
+        server publishes proofs, it asks for that of each event and checks it."""
         return await self._run(self._audit_operation())
 
     @staticmethod

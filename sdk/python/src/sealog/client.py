@@ -23,7 +23,7 @@ from ._queue import Queue
 from ._spool import HeldBatch, Limits, MemoryStore, SpoolStore
 from .errors import ActionError, Closed, SealogError, TransportError, bad_option
 from .receipts import Receipts
-from .verify import StoredEvent
+from .verify import Proofs, StoredEvent
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Client")
@@ -70,6 +70,7 @@ class Base:
         timeout: float = 30.0,
         ca_file: Optional[str] = None,
         receipts: Union[str, "os.PathLike[str]", None] = None,
+        vkey: Optional[str] = None,
         check_actions: bool = False,
         trace_metadata: bool = False,
         exit_timeout: float = 5.0,
@@ -78,7 +79,8 @@ class Base:
         now: Callable[[], float] = time.time,
         transport: Optional[Http] = None,
     ) -> None:
-        """Times are in seconds. `url` and `api_key` default to SEALOG_URL and SEALOG_API_KEY."""
+        """Times are in seconds. `url` and `api_key` default to SEALOG_URL and SEALOG_API_KEY. `vkey` is the
+        key of the server's log, for audit()."""
         key = api_key if api_key is not None else os.environ.get("SEALOG_API_KEY", "")
         url = url if url is not None else os.environ.get("SEALOG_URL", "http://127.0.0.1:8080")
         if not isinstance(key, str) or not re.fullmatch(r"at_(live|test)_[0-9A-Za-z]{49}", key):
@@ -104,6 +106,8 @@ class Base:
         for name, value, least, most in bounds:
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
                 raise bad_option(name, "must be between {:,} and {:,}".format(least, most))
+        Proofs(vkey)
+        self._vkey = vkey
         self.address = Address(url, key)
         self._tls: Optional[ssl.SSLContext] = None
         if self.address.tls:
@@ -253,7 +257,9 @@ class Base:
         return body
 
     def _audit_operation(self) -> Operation[Audit]:
-        return _core.audit(self._receipts, self._receipts.dropped, self._policy)
+        # Test chains have no trees. Two audits share nothing: the server may have begun another log.
+        proofs = Proofs(self._vkey, are_published=not self._is_test)
+        return _core.audit(self._receipts, self._receipts.dropped, proofs, self._warn, self._policy)
 
 
 class Catalog:
@@ -413,7 +419,8 @@ class Client(Base):
         return self._run(_core.verify(from_seq, to_seq, self._policy))
 
     def audit(self) -> Audit:
-        """Reads every event back for which there is a receipt, recomputes its hash and compares."""
+        """Reads every event back for which there is a receipt, recomputes its hash and compares. Where the
+        server publishes proofs, it asks for that of each event and checks it."""
         return self._run(self._audit_operation())
 
     def _run(self, operation: Operation[T]) -> T:

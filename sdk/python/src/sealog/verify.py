@@ -1,4 +1,5 @@
-"""Events as the service returns them, and the offline check of a chain. Nothing here uses the network.
+"""Events as the service returns them, and the offline checks of chains and proofs. Nothing here uses the
+network.
 
 The hash of an event covers its text, not its values: 1.0 and 1 differ. So an event keeps the bytes it came
 in.
@@ -10,7 +11,8 @@ import json
 import re
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
-from . import _sealed
+from . import _proof, _sealed
+from .errors import bad_option
 
 
 class StoredEvent(Mapping[str, Any]):
@@ -114,3 +116,73 @@ def page_of(body: bytes) -> Tuple[List[StoredEvent], Dict[str, Any]]:
         assert separator
         pos = separator.end()
     return events, members
+
+
+class ProofResult(NamedTuple):
+    """Whether a proof holds. `reason` is one of vectors/trust/README.md, or `fork`: another checkpoint of
+    the same size had another root."""
+
+    holds: bool
+    reason: Optional[str] = None
+    message: str = ""
+
+
+class Proofs:
+    """Checks the proofs of one log. Checkpoints of one size have to agree over all of them."""
+
+    def __init__(self, vkey: Optional[str] = None, are_published: bool = True) -> None:
+        self.are_published = are_published
+        self._key: Optional[_proof.Key] = None
+        # The checkpoint whose signature was checked last. Proofs share it, and a signature takes 7 ms.
+        self._signed: Optional[Tuple[str, List[Tuple[str, bytes, bytes]]]] = None
+        self._roots: Dict[int, bytes] = {}
+        if vkey is not None:
+            try:
+                self._key = _proof.Key(vkey)
+            except (_proof.Refused, TypeError, AttributeError):
+                self._key = None
+            if self._key is None or self._key.kind != 1:
+                problem = "must be the log's key, NAME+ID+KEY, as `sealog trust vkey` prints it"
+                raise bad_option("vkey", problem)
+
+    @property
+    def has_key(self) -> bool:
+        return self._key is not None
+
+    def check(self, event: bytes, proof: bytes) -> ProofResult:
+        try:
+            self._check(event, proof)
+        except _proof.Refused as refused:
+            return ProofResult(False, "signature" if refused.reason == "unknown" else refused.reason, str(refused))
+        except _proof.Uncovered as uncovered:
+            name, version = uncovered.args
+            if version is not None:
+                return ProofResult(False, "schema", "schema_version %d is not known" % version)
+            return ProofResult(False, "annotations", "neither the hash nor the proof covers the field %s" % name)
+        return ProofResult(True)
+
+    def _check(self, event: bytes, proof: bytes) -> None:
+        file = _proof.Proof(proof)
+        claim = _proof.EventProof(file.extra or b"")
+        entry = claim.lead(_proof.read_event(event.decode("utf-8", "replace")))[0]
+        origin, size, root = _proof.parse_checkpoint(file.note.text)
+        note = file.note.text, file.note.signatures
+        if self._key is not None and note != self._signed:
+            if origin != self._key.name:
+                raise _proof.Refused("origin", "the checkpoint is of the log %s" % origin)
+            file.note.verify([self._key])
+            self._signed = note
+        try:
+            _proof.verify_inclusion(_proof.leaf_hash(entry.encode()), file.index, size, root, file.path)
+        except _proof.Refused as refused:
+            raise _proof.Refused("root", str(refused)) from None
+        if self._roots.setdefault(size, root) != root:
+            raise _proof.Refused("fork", "another checkpoint of %d entries had another root" % size)
+
+
+def verify_proof(event: Union[StoredEvent, bytes, str], proof: Union[bytes, str], vkey: Optional[str] = None) -> ProofResult:
+    """Checks a proof of an event (`GET /tlog/v1/chain/proof?format=tlog-proof`) offline. Without the log's
+    `vkey` no signature is checked."""
+    text = event.text if isinstance(event, StoredEvent) else event
+    data = [part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in (text, proof)]
+    return Proofs(vkey).check(data[0], data[1])
