@@ -6,6 +6,7 @@ import { encode } from "./event.js";
 import type { Encoded, Event } from "./event.js";
 import { badOption, Http } from "./http.js";
 import type { Call, Fetch } from "./http.js";
+import { Proofs } from "./proof.js";
 import { newKey, randomReady } from "./random.js";
 import { auditReceipts, Catalog, readActions, readEvent, readEvents, verifyRange } from "./reading.js";
 import type { Action, AuditReport, Filters, StoredEvent } from "./reading.js";
@@ -31,6 +32,8 @@ export interface Options {
    * Gets each event before it is serialised and returns the one to send, for example without personal data.
    */
   beforeSend?: ((event: Event) => Event) | undefined;
+  /** The key of the server's log, NAME+ID+KEY, with which `audit` checks the signatures of proofs. */
+  vkey?: string | undefined;
   /** Checks actions against the catalog before anything is sent. */
   checkActions?: boolean | undefined;
   /** Adds `trace_id` and `span_id` of the context's `traceparent` to the metadata of each event. */
@@ -87,7 +90,7 @@ const BATCH_EVENTS_MAX = 100; // the service takes no more
 
 const OPTION_NAMES = new Set([
   ...Object.keys(NUMBERS), "url", "apiKey", "onReceipt", "onError", "onWarning", "beforeSend", "checkActions", "onFull",
-  "traceMetadata", "fetch",
+  "traceMetadata", "fetch", "vkey",
 ]);
 
 /** Parts that another runtime provides; `sealog/node` has a spool, receipts in a file and a context. */
@@ -150,6 +153,7 @@ export class Sealog implements Logger {
     const { timeoutMs } = this.#numbers;
     this.#http = new Http({ url: options.url ?? env["SEALOG_URL"] ?? "", apiKey, timeoutMs, fetch: options.fetch });
     this.#isTest = apiKey.startsWith("at_test_");
+    new Proofs(options.vkey); // throws if it is no key
     this.#receipts = parts.receipts ?? new MemoryReceipts();
     this.#catalog = options.checkActions ? new Catalog((path) => this.#get(path), () => performance.now()) : undefined;
     this.#queue = parts.queue?.(this.#numbers, (warning) => this.#warn(warning))
@@ -263,9 +267,13 @@ export class Sealog implements Logger {
     return verifyRange((path) => this.#get(path), range.from_seq, range.to_seq);
   }
 
-  /** Reads the acknowledged events back, recomputes their hashes and compares them with the receipts. */
+  /**
+   * Reads the acknowledged events back, recomputes their hashes and compares them with the receipts. Where the
+   * server publishes proofs, asks for that of each event and checks it.
+   */
   async audit(receipts: Receipts = this.#receipts): Promise<AuditReport> {
-    const report = await auditReceipts((path) => this.#get(path), receipts);
+    const proofs = this.#isTest ? undefined : new Proofs(this.#options.vkey); // test chains have no trees
+    const report = await auditReceipts((path) => this.#get(path), receipts, proofs, (warning) => this.#warn(warning));
     if (receipts === this.#receipts) report.dropped += this.#unkept;
     return report;
   }

@@ -4,6 +4,8 @@ export * from "./errors.js";
 export type { Event, JsonValue, Metadata } from "./event.js";
 export type { Fetch } from "./http.js";
 export { pseudonymize } from "./privacy.js";
+export { verifyProof } from "./proof.js";
+export type { ProofReason, ProofResult } from "./proof.js";
 export type { Action, AuditReport, Filters, StoredEvent } from "./reading.js";
 export type { Receipt, Receipts } from "./receipts.js";
 export { canonical, eventsIn, hashOf, verifyEvents } from "./verify.js";

@@ -1,6 +1,7 @@
-import { ActionError, NotFound, type SealogError } from "./errors.js";
+import { ActionError, NotFound, SealogError } from "./errors.js";
 import type { Event, JsonValue } from "./event.js";
 import { badAnswer, badOption, objectOf } from "./http.js";
+import type { Proofs } from "./proof.js";
 import type { Receipt, Receipts } from "./receipts.js";
 import { eventsIn, hashOf, type Verification } from "./verify.js";
 import type { ErrorAnswer } from "./errors.js";
@@ -62,6 +63,16 @@ export interface AuditReport {
   missing: string[];
   changed: string[];
   moved: string[];
+  /** `log_id`s of events that are there, and whose proof does not hold. A warning has the reason. */
+  disproved: string[];
+  /** Events that are proven to be in a tree which the log's key, `vkey`, has signed. */
+  proven: number;
+  /** Events whose proof holds, where the client has no `vkey` to check the signature with. */
+  unsigned: number;
+  /** Events that no published tree has yet. Audit again after a minute. */
+  not_yet: number;
+  /** Events of which this server has no proof: it publishes none, the proof was pruned, or the key is a test key. */
+  no_proof: number;
   /** Receipts that could not be kept, so that these events were not checked. */
   dropped: number;
   all_there: boolean;
@@ -130,10 +141,16 @@ export async function verifyRange(get: Get, from_seq = 1, to_seq?: number): Prom
 }
 
 /**
- * Reads every acknowledged event back and compares it with its receipt. The first rule that applies decides.
+ * Reads every acknowledged event back and compares it with its receipt; the first rule that applies decides. Then
+ * asks for its proof and checks it, unless there are no `proofs`.
  */
-export async function auditReceipts(get: Get, receipts: Receipts): Promise<AuditReport> {
-  const report: AuditReport = { checked: 0, missing: [], changed: [], moved: [], dropped: 0, all_there: true };
+export async function auditReceipts(
+  get: Get, receipts: Receipts, proofs: Proofs | undefined, warn: (warning: SealogError) => void,
+): Promise<AuditReport> {
+  const report: AuditReport = {
+    checked: 0, missing: [], changed: [], moved: [], disproved: [], proven: 0, unsigned: 0, not_yet: 0, no_proof: 0,
+    dropped: 0, all_there: true,
+  };
   /** The event before, whose receipt has no hash: the next event's `prev_hash` has to confirm it. */
   let unconfirmed: StoredEvent | undefined;
   for await (const receipt of receipts) {
@@ -149,10 +166,43 @@ export async function auditReceipts(get: Get, receipts: Receipts): Promise<Audit
       report.changed.push(unconfirmed.log_id);
     }
     unconfirmed = event && !list && receipt.hash === undefined ? event : undefined;
+    if (!event || list) continue;
+    const outcome = proofs ? await prove(get, event, proofs) : "absent";
+    if (outcome === "absent") proofs = undefined;
+    if (outcome instanceof SealogError) {
+      report.disproved.push(receipt.log_id);
+      warn(outcome);
+    } else {
+      report[outcome === "absent" ? "no_proof" : outcome]++;
+    }
   }
   report.dropped = receipts.dropped ?? 0;
-  report.all_there = report.missing.length + report.changed.length + report.moved.length === 0;
+  const { missing, changed, moved, disproved } = report;
+  report.all_there = missing.length + changed.length + moved.length + disproved.length === 0;
   return report;
+}
+
+/** What the proof of an event shows, or why it does not hold; "absent" if the server publishes none at all. */
+async function prove(
+  get: Get, event: StoredEvent, proofs: Proofs,
+): Promise<"proven" | "unsigned" | "not_yet" | "no_proof" | "absent" | SealogError> {
+  const disproved = (why: string): SealogError =>
+    new SealogError(`the proof of event ${event.log_id} does not hold: ${why}`, { code: "client/disproved" });
+  try {
+    const answer = await get(`/tlog/v1/chain/proof${queryOf({ log_id: event.log_id, format: "tlog-proof" })}`);
+    const { holds, reason, message } = await proofs.check(event, answer.text);
+    if (!holds) return disproved(`${message} (${reason})`);
+    return proofs.hasKey ? "proven" : "unsigned";
+  } catch (error) {
+    switch ((error as SealogError).code) {
+      case "tlog/not_yet": return "not_yet";
+      case "tlog/pruned": return "no_proof";
+      case "request/not_found": return "absent";
+      // Of an event that this server has just returned.
+      case "tlog/not_found": return disproved("the server says that no signed tree has it");
+      default: throw error;
+    }
+  }
 }
 
 function listFor(event: StoredEvent, receipt: Receipt, report: AuditReport): string[] | undefined {

@@ -79,6 +79,10 @@ export function hashOf(event: RawEvent): string | undefined {
   return read.malformed === "" ? sha256Hex(hashedText(read)) : undefined;
 }
 
+/** The members of an event: their names and values in canonical text. */
+export const fieldsOf = (event: RawEvent): readonly { key: string | null; text: string }[] =>
+  scanWhole(rawOf(event)).items;
+
 /** The canonical text of a JSON text: what Sealog stores and hashes. Throws if the text is not JSON. */
 export const canonical = (text: string): string => scanWhole(text).canonical;
 

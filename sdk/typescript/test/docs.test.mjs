@@ -20,6 +20,7 @@ const PRINTED = {
   "Log without waiting": /stored document\/42 \S+\nstored document\/42 \S+/,
   "Errors and retries": /^action\/invalid did you mean user\.login$/m,
   "the README": /^\d+$/m,
+  "Receipts that audit the server": /^proven 0 too new \d+ without a proof \d+$/m,
   "Read and verify": /^[1-9]\d* [a-z.]+\ntrue\ntrue$/m,
 };
 

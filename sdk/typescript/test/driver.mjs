@@ -1,7 +1,7 @@
 // Maps the steps of the behaviour suite (sdk/suite/README.md, section 2) to calls of this library.
 import { BlockList } from "node:net";
 import { createInterface } from "node:readline";
-import { pseudonymize, Sealog, SealogError, verifyEvents, withContext } from "../dist/esm/node.js";
+import { pseudonymize, Sealog, SealogError, verifyEvents, verifyProof, withContext } from "../dist/esm/node.js";
 import { blockListOf, clientAddress } from "../dist/esm/context.js";
 
 const camel = (name) => name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
@@ -86,6 +86,7 @@ const STEPS = {
   actions: async () => ({ total: (await client.actions()).length }),
   verify: ({ from_seq, to_seq }) => client.verify({ from_seq, to_seq }),
   verify_events: ({ texts, heads }) => verifyEvents(texts, heads),
+  verify_proof: ({ text, proof, vkey }) => verifyProof(text, proof, vkey),
   pseudonymize: ({ key, value }) => pseudonymize(key, value),
   client_address: ({ peer, forwarded, trusted }) =>
     clientAddress(peer, forwarded.join(","), trusted ? blockListOf(trusted) : new BlockList()) ?? null,
