@@ -56,6 +56,7 @@ type Options struct {
 	CAFile        string            // certificates of authorities, PEM [the system's]
 	Transport     http.RoundTripper // in place of the client's own; it must not follow redirects
 	Receipts      string            // a file for receipts [the newest 10,000 in memory]
+	VKey          string            // the key of the server's log, with which Audit checks signatures of proofs
 	CheckActions  bool              // check actions against the catalog before sending
 	TraceMetadata bool              // add trace_id and span_id of the traceparent to Metadata
 	Now           func() time.Time  // the wall clock, for tests
@@ -104,6 +105,9 @@ func New(options Options) (*Client, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if _, err := newProofs(o.VKey); err != nil {
+		return nil, err
 	}
 	if err := o.fillNumbers(); err != nil {
 		return nil, err

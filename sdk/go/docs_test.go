@@ -37,12 +37,13 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"os"
 	"time"
 
 	sealog "github.com/sealog/sealog/sdk/go"
 )
 
-var _, _, _, _, _ = errors.New, fmt.Sprint, math.NaN, http.Handle, time.Now
+var _, _, _, _, _, _ = errors.New, fmt.Sprint, math.NaN, http.Handle, os.Getenv, time.Now
 
 func init() { examples = append(examples, example%[1]d) }
 

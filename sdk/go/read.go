@@ -293,22 +293,34 @@ func (r *receipts) each(visit func(Receipt) error) error {
 }
 
 // Audit is what became of acknowledged events: lists of LogID. Dropped counts receipts that were not kept.
+//
+// Each event that was found as acknowledged is one of five: Disproved, if the proof that the server gave does
+// not hold, which a warning explains; Proven to be in a tree that the log's key has signed; Unsigned, the same
+// without a VKey to check with; NotYet in a published tree; or NoProof on this server.
 type Audit struct {
-	Checked                 int
-	Missing, Changed, Moved []string
-	Dropped                 int
+	Checked                            int
+	Missing, Changed, Moved, Disproved []string
+	Proven, Unsigned, NotYet, NoProof  int
+	Dropped                            int
 }
 
-// AllThere reports whether every receipt was found as it was given.
-func (a Audit) AllThere() bool { return len(a.Missing)+len(a.Changed)+len(a.Moved) == 0 }
+// AllThere reports whether every receipt was found as it was given, and no proof was wrong.
+func (a Audit) AllThere() bool {
+	return len(a.Missing)+len(a.Changed)+len(a.Moved)+len(a.Disproved) == 0
+}
 
 // Audit reads every event back for which there is a receipt, recomputes its hash and compares. A receipt
 // without a hash is covered by the event behind it in the batch, whose prev_hash leads to the hash of the
-// batch's last receipt.
+// batch's last receipt. Where the server publishes proofs, it asks for that of each event and checks it.
 func (c *Client) Audit(ctx context.Context) (Audit, error) {
 	var report Audit
 	var before *StoredEvent // the event before, if its receipt has no hash and all else fits
-	err := c.receipts.each(func(receipt Receipt) error {
+	p, err := newProofs(c.options.VKey)
+	if err != nil {
+		return report, err
+	}
+	asks := !c.isTest // test chains have no trees
+	err = c.receipts.each(func(receipt Receipt) error {
 		report.Checked++
 		event, err := c.Get(ctx, receipt.LogID)
 		earlier := before
@@ -327,14 +339,36 @@ func (c *Client) Audit(ctx context.Context) (Audit, error) {
 		switch {
 		case !event.IsSound() || event.LogID != receipt.LogID:
 			report.Changed = append(report.Changed, receipt.LogID)
+			return nil
 		case receipt.ChainSeq != 0 && event.ChainSeq != receipt.ChainSeq:
 			report.Moved = append(report.Moved, receipt.LogID)
+			return nil
 		case receipt.Hash != "" && event.Hash != receipt.Hash:
 			report.Changed = append(report.Changed, receipt.LogID)
+			return nil
 		case receipt.Hash == "":
 			before = event
 		}
-		return nil
+		if !asks {
+			report.NoProof++
+			return nil
+		}
+		shows, why, err := c.prove(ctx, event, p)
+		switch shows {
+		case "proven":
+			report.Proven++
+		case "unsigned":
+			report.Unsigned++
+		case "not_yet":
+			report.NotYet++
+		case "no_proof", "absent":
+			report.NoProof++
+			asks = shows == "no_proof"
+		case "disproved":
+			report.Disproved = append(report.Disproved, receipt.LogID)
+			c.warn("client/disproved", "the proof of event "+receipt.LogID+" does not hold: "+why)
+		}
+		return err
 	})
 	c.receipts.mu.Lock()
 	report.Dropped = c.receipts.dropped

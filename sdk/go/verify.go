@@ -27,13 +27,15 @@ type sealed struct {
 	problem        string
 }
 
-// The fields that take part in the check, and the form of their canonical text. The others are not covered by
-// the hash.
-var forms = []struct {
+type form struct {
 	name     string
 	fits     func(string) bool
 	optional bool
-}{
+}
+
+// The fields that take part in the check, and the form of their canonical text. The others are not covered by
+// the hash.
+var forms = []form{
 	{"log_id", isLogID, false}, {"tenant_id", isUUID, false}, {"action", isText, false},
 	{"actor_id", isText, true}, {"resource", isText, true},
 	{"metadata", func(s string) bool { return s[0] == '{' }, true},

@@ -42,6 +42,9 @@ type step struct {
 	FromSeq     uint64 `json:"from_seq"`
 	ToSeq       uint64 `json:"to_seq"`
 	Texts       []string
+	Text        string
+	Proof       string
+	VKey        string
 	Heads       []string
 	Value       string
 	Peer        string
@@ -139,7 +142,8 @@ func (d *driver) run(s *step) (any, error) {
 		report, err := d.client.Audit(ctx)
 		return map[string]any{"checked": report.Checked, "missing": orEmpty(report.Missing),
 			"changed": orEmpty(report.Changed), "moved": orEmpty(report.Moved), "all_there": report.AllThere(),
-			"dropped": report.Dropped}, err
+			"dropped": report.Dropped, "disproved": orEmpty(report.Disproved), "proven": report.Proven,
+			"unsigned": report.Unsigned, "not_yet": report.NotYet, "no_proof": report.NoProof}, err
 	case "list":
 		return d.list(ctx, s)
 	case "get":
@@ -167,6 +171,13 @@ func (d *driver) run(s *step) (any, error) {
 			texts = append(texts, []byte(text))
 		}
 		return chainObject(sealog.VerifyEvents(texts, heads...))
+	case "verify_proof":
+		result, err := sealog.VerifyProof([]byte(s.Text), []byte(s.Proof), s.VKey)
+		object := map[string]any{"holds": result.Holds}
+		if !result.Holds {
+			object["reason"] = result.Reason
+		}
+		return object, err
 	case "pseudonymize":
 		return sealog.Pseudonymize(s.Key, s.Value), nil
 	case "client_address":
@@ -209,7 +220,7 @@ func (d *driver) new(options map[string]any) error {
 	offset := span("clock_offset_ms")
 	o := sealog.Options{
 		URL: text("url"), APIKey: text("api_key"), OnFull: text("on_full"), Receipts: text("receipts"),
-		SpoolDir: text("spool_dir"), SpoolSync: isTrue("spool_sync"), SpoolMaxBytes: number("spool_max_bytes"),
+		VKey: text("vkey"), SpoolDir: text("spool_dir"), SpoolSync: isTrue("spool_sync"), SpoolMaxBytes: number("spool_max_bytes"),
 		QueueMaxEvents: int(number("queue_max_events")), QueueMaxBytes: number("queue_max_bytes"),
 		BatchMaxEvents: int(number("batch_max_events")), BatchMaxBytes: number("batch_max_bytes"),
 		MaxAttempts: int(number("max_attempts")), CheckActions: isTrue("check_actions"),
@@ -380,7 +391,7 @@ var spelling = strings.NewReplacer(
 	"APIKey", "api_key", "URL", "url", "OnFull", "on_full", "CAFile", "ca_file", "SpoolDir", "spool_dir",
 	"BatchMaxEvents", "batch_max_events", "BatchMaxBytes", "batch_max_bytes", "SpoolMaxBytes", "spool_max_bytes",
 	"QueueMaxEvents", "queue_max_events", "QueueMaxBytes", "queue_max_bytes", "MaxAttempts", "max_attempts",
-	"Timeout", "timeout", "BeforeSend", "before_send")
+	"VKey", "vkey", "Timeout", "timeout", "BeforeSend", "before_send")
 
 func errorObject(err error) map[string]any {
 	var e *sealog.Error
