@@ -3,6 +3,7 @@ package sealog
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -70,6 +71,58 @@ func TestNotesOfTheVectorsThatAreOfOneLog(t *testing.T) {
 	}
 	if tried < 20 {
 		t.Fatalf("only %d cases", tried)
+	}
+}
+
+func TestInclusionProofsOfTheVectors(t *testing.T) {
+	var vectors struct {
+		Cases []struct {
+			Kind, Name, Result, Index, Size, Leaf, Root string
+			Path                                        []string
+		}
+	}
+	readVectors(t, "trust/trees.json", &vectors)
+	tried := 0
+	for _, c := range vectors.Cases {
+		if c.Kind != "inclusion" || c.Result == "size" || c.Result == "too long" { // texts cannot say these
+			continue
+		}
+		tried++
+		index, _ := strconv.ParseUint(c.Index, 10, 64)
+		size, _ := strconv.ParseUint(c.Size, 10, 64)
+		var path [][32]byte
+		for _, hash := range c.Path {
+			path = append(path, [32]byte(unbase64(hash)))
+		}
+		root, err := rootFromPath([32]byte(unbase64(c.Leaf)), index, size, path)
+		fits := err == nil && root == [32]byte(unbase64(c.Root))
+		if fits != (c.Result == "ok") {
+			t.Errorf("%s: fits is %t, wanted %s", c.Name, fits, c.Result)
+		}
+	}
+	if tried < 70 {
+		t.Fatalf("only %d cases", tried)
+	}
+}
+
+func TestAPathWithAHashTooManyIsRefusedAlsoWhereItLeadsToTheRoot(t *testing.T) {
+	leaf, beside := digest([]byte{0}, []byte("a")), digest([]byte{0}, []byte("b"))
+	if _, err := rootFromPath(leaf, 1, 2, [][32]byte{beside}); err != nil {
+		t.Error(err)
+	}
+	if root, err := rootFromPath(leaf, 0, 1, [][32]byte{beside}); err == nil {
+		t.Errorf("a tree of one leaf has a path, to %x", root)
+	}
+}
+
+func TestBase64HasOneSpelling(t *testing.T) {
+	if got := unbase64("AQ=="); len(got) != 1 || got[0] != 1 {
+		t.Error(got)
+	}
+	for _, text := range []string{"AR==", "AQ", "AQ=", "AQ==\n", "A\nQ==", "-_-_", "AQ==AQ=="} {
+		if got := unbase64(text); got != nil {
+			t.Errorf("%q: %v", text, got)
+		}
 	}
 }
 

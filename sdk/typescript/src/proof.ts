@@ -97,7 +97,8 @@ function join(...parts: (Uint8Array | readonly number[])[]): Uint8Array {
 
 const b64 = (bytes: Uint8Array): string => btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 
-function unbase64(text: string): Uint8Array | undefined {
+/** @internal */
+export function unbase64(text: string): Uint8Array | undefined {
   if (!/^[A-Za-z0-9+/]*={0,2}$/.test(text) || text.length % 4 !== 0) return undefined;
   const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
   return b64(bytes) === text ? bytes : undefined; // unused bits may not be set
@@ -327,8 +328,11 @@ function uint64(value: bigint): Uint8Array {
   return bytes;
 }
 
-/** RFC 9162, 2.1.3.2: the number of hashes follows from the place and the size. */
-function rootFromPath(leaf: Uint8Array, index: bigint, size: bigint, path: readonly Uint8Array[]): Uint8Array {
+/**
+ * RFC 9162, 2.1.3.2: the number of hashes follows from the place and the size.
+ * @internal
+ */
+export function rootFromPath(leaf: Uint8Array, index: bigint, size: bigint, path: readonly Uint8Array[]): Uint8Array {
   const bits = (value: bigint): string => (value === 0n ? "" : value.toString(2));
   const inner = index < size ? bits(index ^ (size - 1n)).length : 0;
   const border = bits(index >> BigInt(inner)).replaceAll("0", "").length;

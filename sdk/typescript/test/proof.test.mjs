@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Sealog, verifyProof } from "../dist/esm/index.js";
-import { checkSignatures, keyOf, readNote } from "../dist/esm/proof.js";
+import { checkSignatures, keyOf, readNote, rootFromPath, unbase64 } from "../dist/esm/proof.js";
 
 const casesOf = (file) =>
   JSON.parse(readFileSync(new URL(`../../../vectors/trust/${file}`, import.meta.url), "utf8")).cases;
@@ -35,6 +35,34 @@ test("every note in the vectors that is of one log has its result", async () => 
     const found = await (async () => checkSignatures(readNote(note), keyOf(keys[0])))()
       .then(() => "ok", ({ reason, message }) => reason ?? message);
     assert.equal(found, result === "unknown" ? "signature" : result, name);
+  }
+});
+
+test("every inclusion proof in the vectors fits or does not, as they say", () => {
+  // Texts cannot say the cases "size" and "too long".
+  const cases = casesOf("trees.json").filter(({ kind, result }) => kind === "inclusion" && !/size|too long/.test(result));
+  assert.ok(cases.length > 70, `${cases.length} cases`);
+  for (const { name, leaf, index, size, path, root, result } of cases) {
+    let found;
+    try {
+      found = rootFromPath(unbase64(leaf), BigInt(index), BigInt(size), path.map(unbase64));
+    } catch (error) {
+      assert.equal(error.reason, "root", name);
+    }
+    assert.equal(found !== undefined && Buffer.from(found).toString("base64") === root, result === "ok", name);
+  }
+});
+
+test("a path with a hash too many is refused, also where it leads to the root", () => {
+  const [leaf, beside] = [new Uint8Array(32).fill(1), new Uint8Array(32).fill(2)];
+  assert.equal(rootFromPath(leaf, 1n, 2n, [beside]).length, 32);
+  assert.throws(() => rootFromPath(leaf, 0n, 1n, [beside]), { reason: "root" });
+});
+
+test("base64 has one spelling", () => {
+  assert.deepEqual(unbase64("AQ=="), Uint8Array.of(1));
+  for (const text of ["AR==", "AQ", "AQ=", "AQ==\n", "A\nQ==", "-_-_", "AQ==AQ=="]) {
+    assert.equal(unbase64(text), undefined, JSON.stringify(text));
   }
 });
 
