@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import fs, { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -56,6 +57,29 @@ test("records are written in the order event, batch, end", (t) => {
   assert.deepEqual(contentsOf(dir), ["H sealog-spool 1"]);
   spool.close();
   assert.deepEqual(readdirSync(dir), []);
+});
+
+test("events, batches and splits are synced if asked for, and settling is not", (t) => {
+  let synced;
+  const recorded = t.mock.method(fs, "fdatasyncSync", (fd) => {
+    const text = readFileSync(`/proc/self/fd/${fd}`, "utf8");
+    synced.push(text.trimEnd().split("\n").at(-1)[9]);
+  });
+  syncBuiltinESMExports();
+  t.after(() => {
+    recorded.mock.restore();
+    syncBuiltinESMExports();
+  });
+  for (const [sync, kinds] of [[true, "HEEBS"], [false, ""]]) {
+    synced = [];
+    const spool = spoolIn(directory(t), { sync });
+    for (const name of ["r1", "r2"]) spool.push(encoded(textOf(name)));
+    const batch = spool.take();
+    spool.split(batch);
+    spool.settle(batch, batch.members.slice(0, 1));
+    assert.equal(synced.join(""), kinds);
+    spool.close();
+  }
 });
 
 test("files and directory are for their owner alone", (t) => {
