@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use sealog_client::{
     Choice, Client, Error, Event, Filter, Head, Kind, OnFull, Options, Receipt, TrustedProxies, pseudonymize,
-    verify_events, with, with_traceparent,
+    verify_events, verify_proof, with, with_traceparent,
 };
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Map, Value, json};
@@ -114,7 +114,8 @@ impl Driver {
                 let audit = self.client().audit().await?;
                 Ok(json!({
                     "checked": audit.checked, "missing": audit.missing, "changed": audit.changed, "moved": audit.moved,
-                    "all_there": audit.all_there(), "dropped": audit.dropped,
+                    "all_there": audit.all_there(), "dropped": audit.dropped, "disproved": audit.disproved,
+                    "proven": audit.proven, "unsigned": audit.unsigned, "not_yet": audit.not_yet, "no_proof": audit.no_proof,
                 }))
             }
             "list" => self.list(&step).await,
@@ -147,6 +148,10 @@ impl Driver {
                 found.as_object_mut().unwrap().retain(|_, value| !value.is_null());
                 Ok(found)
             }
+            "verify_proof" => {
+                let result = verify_proof(&text("text"), text("proof").as_bytes(), step["vkey"].as_str())?;
+                Ok(json!({"holds": result.holds, "reason": result.reason}))
+            }
             "pseudonymize" => Ok(json!(pseudonymize(&text("key"), &text("value")))),
             "client_address" => {
                 let list = |name: &str| step[name].as_array().cloned().unwrap_or_default();
@@ -178,6 +183,7 @@ impl Driver {
                         _ => return Err(Failed::Unsupported),
                     }
                 }
+                "vkey" => options.vkey = Some(text()),
                 "receipts" => options.receipts = Some(text().into()),
                 "spool_dir" => options.spool_dir = Some(text().into()),
                 "spool_sync" => options.spool_sync = value == true,

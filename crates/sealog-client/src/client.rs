@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::hooks::Hooks;
 use crate::options::{BeforeSend, Options};
+use crate::proofs::Proofs;
 use crate::queue::Queue;
 use crate::read::{self, Action, Events, Filter, StoredEvent, Verification};
 use crate::receipt::Receipt;
@@ -46,6 +47,7 @@ struct Inner {
     catalog: Option<Catalog>,
     before_send: Option<BeforeSend>,
     has_test_key: bool,
+    vkey: Option<String>,
     trace_metadata: bool,
 }
 
@@ -87,6 +89,7 @@ impl Client {
             catalog: options.check_actions.then(Catalog::default),
             before_send: options.before_send,
             has_test_key: options.api_key.starts_with("at_test_"),
+            vkey: options.vkey,
             trace_metadata: options.trace_metadata,
         })))
     }
@@ -145,9 +148,14 @@ impl Client {
         self.0.queue.release(id, choice)
     }
 
-    /// Reads back every event for which there is a receipt, recomputes its hash and compares.
+    /// Reads back every event for which there is a receipt, recomputes its hash and compares. Where the
+    /// server publishes proofs, asks for that of each event and checks it.
     pub async fn audit(&self) -> Result<Audit, Error> {
-        self.0.receipts.audit(&self.0.endpoint).await
+        let inner = &self.0;
+        let proofs = Proofs::new(inner.vkey.as_deref())?;
+        // Test chains have no trees.
+        let proofs = (!inner.has_test_key).then_some(proofs);
+        inner.receipts.audit(&inner.endpoint, proofs, &inner.hooks).await
     }
 
     /// All events that match, newest first.

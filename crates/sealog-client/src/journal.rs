@@ -47,6 +47,12 @@ pub(crate) fn spool_error(message: String) -> Error {
     Error::new(Kind::Spool, "client/spool", message)
 }
 
+#[cfg(test)]
+thread_local! {
+    /// The kinds of the records that were synced.
+    pub(crate) static SYNCED: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
+}
+
 impl Journal {
     fn new(id: u64, path: &Path, file: File) -> Journal {
         Journal {
@@ -147,6 +153,8 @@ impl Journal {
         let mut written = self.file.write_all(&self.line);
         if is_synced && written.is_ok() {
             written = self.file.sync_data();
+            #[cfg(test)]
+            SYNCED.with_borrow_mut(|kinds| kinds.push(char::from(self.line[9])));
         }
         if let Err(error) = written {
             // If this fails, too, the next reader cuts it.

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use crate::error::Error;
 use crate::event::Event;
 use crate::hooks::{OnError, OnReceipt, OnWarning};
+use crate::proofs::Proofs;
 
 pub type BeforeSend = Box<dyn Fn(Event) -> Result<Event, Box<dyn std::error::Error>> + Send + Sync>;
 pub type Now = Arc<dyn Fn() -> SystemTime + Send + Sync>;
@@ -79,6 +80,8 @@ pub struct Options {
     pub ca_file: Option<PathBuf>,
     /// A file for receipts. [the newest 10,000 in memory]
     pub receipts: Option<PathBuf>,
+    /// The key of the server's log, with which `audit` checks the signatures of proofs.
+    pub vkey: Option<String>,
     /// Check actions against the catalog before sending.
     pub check_actions: bool,
     /// Add `trace_id` and `span_id` of the traceparent to the metadata.
@@ -116,6 +119,7 @@ impl Default for Options {
             timeout: Duration::from_secs(30),
             ca_file: None,
             receipts: None,
+            vkey: None,
             check_actions: false,
             trace_metadata: false,
             now: Arc::new(SystemTime::now),
@@ -131,6 +135,7 @@ impl Options {
             let problem = "must be at_live_ or at_test_ and 49 letters or digits; copy the whole key, or set SEALOG_API_KEY";
             return Err(Error::option("api_key", problem));
         }
+        Proofs::new(self.vkey.as_deref())?;
         let number = |name: &str, value: u64, bounds: RangeInclusive<u64>| {
             let problem = || format!("must be between {} and {}", bounds.start(), bounds.end());
             if bounds.contains(&value) { Ok(()) } else { Err(Error::option(name, &problem())) }

@@ -6,9 +6,10 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Request};
 use crate::error::{Error, Kind};
-use crate::hooks::loud;
+use crate::hooks::{Hooks, loud};
+use crate::proofs::Proofs;
 use crate::read::{self, StoredEvent};
 use crate::receipt::Receipt;
 
@@ -36,14 +37,25 @@ pub struct Audit {
     pub missing: Vec<String>,
     pub changed: Vec<String>,
     pub moved: Vec<String>,
+    /// Events that are there, and whose proof does not hold. A warning has the reason.
+    pub disproved: Vec<String>,
+    /// Events that are proven to be in a tree which the log's key, `vkey`, has signed.
+    pub proven: u64,
+    /// Events whose proof holds, where the client has no `vkey` to check the signature with.
+    pub unsigned: u64,
+    /// Events that no published tree has yet. Audit again after a minute.
+    pub not_yet: u64,
+    /// Events of which the server has no proof: it publishes none, the proof was pruned, or the key is a
+    /// test key.
+    pub no_proof: u64,
     /// Receipts that could not be kept and so were not checked.
     pub dropped: u64,
 }
 
 impl Audit {
-    /// Whether every event was found as it was acknowledged.
+    /// Whether every event was found as it was acknowledged, and no proof was wrong.
     pub fn all_there(&self) -> bool {
-        self.missing.is_empty() && self.changed.is_empty() && self.moved.is_empty()
+        [&self.missing, &self.changed, &self.moved, &self.disproved].iter().all(|list| list.is_empty())
     }
 }
 
@@ -108,8 +120,13 @@ impl Receipts {
 
     /// Reads every event back for which there is a receipt, recomputes its hash and compares. A receipt
     /// without a hash is covered by the event behind it in the batch, whose `prev_hash` leads to the hash of
-    /// the batch's last receipt.
-    pub async fn audit(&self, endpoint: &Endpoint) -> Result<Audit, Error> {
+    /// the batch's last receipt. Asks for no proofs if there is nothing to check them with.
+    pub async fn audit(
+        &self,
+        endpoint: &Endpoint,
+        mut proofs: Option<Proofs>,
+        hooks: &Hooks,
+    ) -> Result<Audit, Error> {
         let mut report = Audit::default();
         // The event before, if its receipt has no hash and all else fits.
         let mut before: Option<StoredEvent> = None;
@@ -133,17 +150,77 @@ impl Receipts {
             }
             if !event.is_sound() || event.log_id != receipt.log_id {
                 report.changed.push(receipt.log_id);
-            } else if receipt.chain_seq.is_some_and(|seq| seq != event.chain_seq) {
+                continue;
+            }
+            if receipt.chain_seq.is_some_and(|seq| seq != event.chain_seq) {
                 report.moved.push(receipt.log_id);
-            } else if receipt.hash.as_ref().is_some_and(|hash| *hash != event.hash) {
+                continue;
+            }
+            if receipt.hash.as_ref().is_some_and(|hash| *hash != event.hash) {
                 report.changed.push(receipt.log_id);
-            } else if receipt.hash.is_none() {
+                continue;
+            }
+            let shown = match &mut proofs {
+                Some(proofs) => prove(endpoint, &event, proofs).await?,
+                None => Shown::Nothing,
+            };
+            match shown {
+                Shown::Proven => report.proven += 1,
+                Shown::Unsigned => report.unsigned += 1,
+                Shown::NotYet => report.not_yet += 1,
+                Shown::Nothing => report.no_proof += 1,
+                Shown::Absent => {
+                    report.no_proof += 1;
+                    proofs = None;
+                }
+                Shown::Wrong(why) => {
+                    let message = format!("the proof of event {} does not hold: {why}", receipt.log_id);
+                    hooks.warn("client/disproved", &message);
+                    report.disproved.push(receipt.log_id);
+                }
+            }
+            if receipt.hash.is_none() {
                 before = Some(event);
             }
         }
         report.dropped = self.kept.lock().expect("no holder panics").dropped;
         Ok(report)
     }
+}
+
+/// What the proof of an event shows.
+enum Shown {
+    Proven,
+    Unsigned,
+    NotYet,
+    Nothing,
+    /// The server publishes no proofs at all.
+    Absent,
+    Wrong(String),
+}
+
+async fn prove(endpoint: &Endpoint, event: &StoredEvent, proofs: &mut Proofs) -> Result<Shown, Error> {
+    let query = [("log_id", event.log_id.clone()), ("format", "tlog-proof".to_owned())];
+    let request = Request::get("/tlog/v1/chain/proof", &query);
+    let file = match endpoint.send(&request, |answer| Ok(answer.body.clone())).await {
+        Ok(file) => file,
+        Err(error) => {
+            return match error.code.as_str() {
+                "tlog/not_yet" => Ok(Shown::NotYet),
+                "tlog/pruned" => Ok(Shown::Nothing),
+                "request/not_found" => Ok(Shown::Absent),
+                // Of an event that this server has just returned.
+                "tlog/not_found" => Ok(Shown::Wrong("the server says that no signed tree has it".into())),
+                _ => Err(error),
+            };
+        }
+    };
+    let result = proofs.check(&event.text, &file);
+    Ok(match result.reason {
+        Some(reason) => Shown::Wrong(format!("{} ({reason})", result.message)),
+        None if proofs.has_key() => Shown::Proven,
+        None => Shown::Unsigned,
+    })
 }
 
 fn unreadable(error: &io::Error) -> Error {

@@ -460,6 +460,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::journal::SYNCED;
 
     const NOW: u64 = 1_790_000_000_000;
 
@@ -529,6 +530,20 @@ mod tests {
         {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn events_batches_and_splits_are_synced_if_asked_for_and_settling_is_not() {
+        for (is_synced, kinds) in [(true, "HEEBS"), (false, "")] {
+            let (folder, mut news) = (tempfile::tempdir().unwrap(), News::default());
+            let mut spool = Spool::open(folder.path(), limits(1 << 28), is_synced).unwrap();
+            spool.put(event(1), NOW).unwrap();
+            spool.put(event(2), NOW).unwrap();
+            let mut batch = spool.take(NOW, &mut news).unwrap().unwrap();
+            spool.split(&mut batch).unwrap();
+            spool.end(&mut batch, 0, &mut news);
+            assert_eq!(SYNCED.take(), kinds);
         }
     }
 

@@ -1199,14 +1199,15 @@ fn count(first: u64, last: u64) -> String {
 }
 
 /// Why a proof cannot speak for all of an event's text.
-enum Uncovered {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Uncovered {
     Schema(u32),
     Field(String),
 }
 
 /// The first field that neither the hash nor a leaf covers: one that Sealog does not write, that stands twice
 /// or has another form than its own. Fields that the hash covers were checked before.
-fn uncovered(text: &str) -> Option<Uncovered> {
+pub fn uncovered(text: &str) -> Option<Uncovered> {
     let object = json::canonical(text).ok()?;
     let mut seen = BTreeSet::new();
     let mut schema = None;

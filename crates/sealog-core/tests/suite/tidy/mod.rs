@@ -58,7 +58,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
         "sealog-dashboard",
         &["sealog-core", "sealog-cases", "sealog-engine", "sealog-store", "sealog-control", "sealog-service"],
     ),
-    ("sealog-client", &["sealog-core"]),
+    ("sealog-client", &["sealog-core", "sealog-trust"]),
     ("sealog-cli", &["sealog-client", "sealog-core", "sealog-formats"]),
     (
         "sealog-backup",
