@@ -4,6 +4,8 @@ section 4.
 Sockets are used directly, because no HTTP library can reset a connection in the middle of an answer.
 """
 
+import base64
+import functools
 import http.client
 import json
 import socket
@@ -16,6 +18,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import sealog_trust  # noqa: E402  trees, proofs and signatures
 import sealog_verify  # noqa: E402  the hash of an event, and the time that an id carries
 
 TENANT, PROJECT = "018f3c5e-7a10-4b2d-9e44-5a617c02d831", "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d"
@@ -63,11 +66,33 @@ def sealed(event):
     return {**event, "hash": hash_}, text[: -len('"}') - 64] + hash_.encode() + b'"}'
 
 
+# The log of the vectors: the seed of its key, and what an application has from its operator.
+LOG_KEY = "PRIVATE+KEY+log.example+1cc758f9+" + "AQEB" * 11
+VKEY = "log.example+1cc758f9+AYqI4910CfGV/VLbLTy6XXLKZwm/HZQSG/N0iAG0D29c"
+SALTS = [(0, 0, bytes(range(16)))]  # the root of the tree of salts
+
+
+@functools.lru_cache(maxsize=64)  # a signature takes Python some milliseconds
+def signed(text):
+    return sealog_trust.sign_note(LOG_KEY, text)
+
+
 class Service:
-    """As much of Sealog as the scenarios need, in memory: seals, replays, lists, verifies."""
+    """As much of Sealog as the scenarios need, in memory: seals, replays, lists, verifies, proves."""
 
     def __init__(self, key):
         self.key, self.events, self.answers, self.count, self.lock = key, [], {}, 0, threading.Lock()
+        self.published = 0  # so many events are in the chain's published tree
+
+    def publish(self, count):
+        with self.lock:
+            if len(self.events) < count:
+                return False
+            self.published = count
+            return True
+
+    def vkey(self):
+        return VKEY
 
     def answer(self, method, path, headers, body):
         path, _, query = path.partition("?")
@@ -83,6 +108,8 @@ class Service:
             if path == "/v1/actions":
                 actions = [{"action": name, "required_fields": need} for name, need in ACTIONS.items()]
                 return 200, {}, json.dumps({"actions": actions, "total": len(actions)}).encode()
+            if path == "/tlog/v1/chain/proof":
+                return self.prove({name: values[0] for name, values in parse_qs(query).items()})
             if path.startswith("/v1/events/"):
                 wanted = unquote(path[len("/v1/events/") :]).upper()
                 found = [text for event, text in self.events if event["log_id"] == wanted]
@@ -155,6 +182,33 @@ class Service:
         result = {"valid": True, "checked": checked, "first_seq": first, "last_seq": max(last, first - 1)}
         return 200, {}, json.dumps(result).encode()
 
+    def prove(self, query):
+        """The file of docs/format.md, 8.6. The store log has three entries; the middle one has the head of
+        this chain, beside that of another. It keeps this size, so it is another log after each publication."""
+        trust = sealog_trust
+        seqs = [event["chain_seq"] for event, _ in self.events if event["log_id"] == query.get("log_id")]
+        if self.key.startswith("at_test_") or query.get("format") != "tlog-proof" or not seqs:
+            return refusal(404, "tlog/not_found", "no signed tree has it")
+        if seqs[0] > self.published:
+            return refusal(404, "tlog/not_yet", "the next snapshot will have it")
+        events = [trust.read_event(text.decode()) for _, text in self.events[: self.published]]
+        salts = [trust.salt_of(SALTS, event["chain_seq"]) for event in events]
+        private = [trust.commitment(*pair) for pair in zip(salts, events)]
+        tree = trust.Tree([trust.leaf_hash(trust.leaf_of(*pair)) for pair in zip(events, private)])
+        tag, blind = trust.tag_of(events[0], "live"), b"\x10" * 16
+        head = tag, trust.hidden_head(self.published, tree.root(0, self.published), blind)
+        beside = bytes([tag[0] ^ 128]) + tag[1:], b"\7" * 32  # differs in the first bit
+        time_ms = 1_794_657_660_000
+        entries = ["sealog/other/v1\n", trust.heads_text(time_ms, trust.trie_root([head, beside])), "sealog/other/v1\n"]
+        log = trust.Tree([trust.leaf_hash(entry.encode()) for entry in entries])
+        lines = ["sealog/event-proof/v1", "mode live", "seq %d" % seqs[0], "salt " + salts[seqs[0] - 1].hex()]
+        lines += ["size %d" % self.published, *map(trust.b64, tree.inclusion(seqs[0] - 1, self.published))]
+        lines += ["", "time %d" % time_ms, "blind " + blind.hex(), trust.b64(trust.trie_leaf(*beside)), ""]
+        extra = base64.b64encode("\n".join(lines).encode()).decode()
+        file = ["c2sp.org/tlog-proof@v1", "extra " + extra, "index 1", *map(trust.b64, log.inclusion(1, 3)), "", ""]
+        note = signed("log.example\n3\n%s\n" % trust.b64(log.root(0, 3)))
+        return 200, {"Content-Type": "text/plain; charset=utf-8"}, ("\n".join(file) + note).encode()
+
     def stored(self):
         with self.lock:
             return [event.get("resource") for event, _ in self.events]
@@ -165,6 +219,16 @@ class Upstream:
 
     def __init__(self, address, key):
         self.address, self.key = address, key
+
+    def publish(self, count):
+        """Whether a signed snapshot has so many events of the chain."""
+        authorization = {"authorization": "Bearer " + self.key}
+        status, _, body = self.answer("GET", "/tlog/v1/chain", authorization, b"")
+        return status == 200 and json.loads(body)["published_size"] >= count
+
+    def vkey(self):
+        _, _, body = self.answer("GET", "/tlog/v1/store/keys", {}, b"")
+        return next(key["vkey"] for key in json.loads(body)["keys"] if key["role"] == "log")
 
     def answer(self, method, path, headers, body):
         connection = http.client.HTTPConnection(self.address, timeout=20)
