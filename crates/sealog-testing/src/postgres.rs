@@ -310,6 +310,14 @@ impl Cluster {
         }
     }
 
+    /// Stops all its processes until this is dropped: connections stay, and nobody says anything, as behind a
+    /// network that was cut.
+    pub fn silenced(&'static self) -> Silenced {
+        let silenced = Silenced(self);
+        silenced.signal("-STOP");
+        silenced
+    }
+
     /// The server's processes all work in the directory of its data. Those that have ended work nowhere.
     fn processes(&self) -> Vec<String> {
         let data = self.data.canonicalize().unwrap();
@@ -345,6 +353,22 @@ impl Cluster {
         let said = std::fs::read_to_string(log).unwrap_or_default();
         let end: Vec<&str> = said.lines().rev().take(20).collect();
         assert!(started.status.success(), "the server does not start again; its log, newest first: {end:#?}");
+    }
+}
+
+/// A cluster that says nothing.
+#[derive(Debug)]
+pub struct Silenced(&'static Cluster);
+
+impl Silenced {
+    fn signal(&self, signal: &str) {
+        Command::new("kill").arg(signal).args(self.0.processes()).output().unwrap();
+    }
+}
+
+impl Drop for Silenced {
+    fn drop(&mut self) {
+        self.signal("-CONT");
     }
 }
 
@@ -418,9 +442,13 @@ impl Database {
             node.sql(&database.name, "CREATE EXTENSION citus");
         }
         database.sql(&format!("SELECT citus_set_coordinator_host('127.0.0.1', {})", coordinator.port));
+        // Citus gives each node that is added all roles, and databases share them: two at once fail.
+        static ADDING: Mutex<()> = Mutex::new(());
+        let adding = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
         for worker in workers {
             database.sql(&format!("SELECT citus_add_node('127.0.0.1', {})", worker.port));
         }
+        drop(adding);
         // Enough for every worker to have some.
         database.sql(&format!("ALTER DATABASE {} SET citus.shard_count = 4", database.name));
         database
