@@ -126,6 +126,8 @@ pub(super) fn describe(operation: Operation, path: &str) -> Description {
     if of_chain {
         codes.extend(KEY);
         codes.push(Code::TlogNotYet);
+    } else {
+        codes.push(Code::ServerControlUnavailable);
     }
     if matches!(operation, Operation::ChainHead | Operation::ChainEntries) {
         codes.push(Code::TlogPruned);

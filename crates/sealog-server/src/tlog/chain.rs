@@ -45,7 +45,7 @@ pub(super) struct Chain<'a> {
 /// `GET /tlog/v1/chain`.
 pub(super) async fn overview(of: &Chain<'_>) -> Answer {
     let (place, head, keys) = (of.published.place().await?, of.newest().await?, of.root_keys().await?);
-    let tree = of.published.trust.trees.head(of.chain).await.map_err(|error| of.failed(&error))?;
+    let tree = of.published.trust.trees.head(of.chain).await.map_err(|error| of.tree_failed(&error))?;
     let acknowledged = of.acknowledged().await?;
     let origin = origin(&place.origin, of.tag, keys.as_ref());
     let vkey = of.signing_key(&origin).map(|key| key.public().to_string());
@@ -86,7 +86,7 @@ pub(super) async fn tile(of: &Chain<'_>, path: &str) -> Answer {
         return Err(not_found("The published tree has no such tile in this width."));
     }
     let found = of.published.trust.trees.tile(of.chain, tile).await;
-    match found.map_err(|error| of.failed(&error))? {
+    match found.map_err(|error| of.tree_failed(&error))? {
         Some(found) => Ok(of.private(bytes(found), KEPT)),
         // The tree is being built again.
         None => Err(of.not_yet().await),
@@ -177,7 +177,7 @@ impl Chain<'_> {
         match trees.root_at(self.chain, head.size).await {
             Ok(root) if root == head.root => {}
             Ok(_) | Err(TreeError::NotYet { .. }) => return Ok(false),
-            Err(error) => return Err(self.failed(&error)),
+            Err(error) => return Err(self.tree_failed(&error)),
         }
         let Some((keys, seq)) = keys.and_then(|keys| Some((keys, keys.last_loss()?))) else {
             return Ok(true);
@@ -211,7 +211,7 @@ impl Chain<'_> {
         match read {
             Ok(read) => Ok(read),
             Err(TreeError::NotYet { .. }) => Err(self.not_yet().await),
-            Err(error) => Err(self.failed(&error)),
+            Err(error) => Err(self.tree_failed(&error)),
         }
     }
 
@@ -231,6 +231,13 @@ impl Chain<'_> {
             Ok(due_ms) => Failure::new(Code::TlogNotYet, Code::TlogNotYet.row().meaning)
                 .retry_after(Duration::from_millis(due_ms)),
             Err(failure) => failure,
+        }
+    }
+
+    fn tree_failed(&self, error: &TreeError) -> Failure {
+        match error {
+            TreeError::Store(error) => self.published.failed(error),
+            error => self.failed(error),
         }
     }
 

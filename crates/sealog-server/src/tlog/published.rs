@@ -27,8 +27,15 @@ impl Published<'_> {
         &self,
         act: impl FnOnce(&StoreLog) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Failure> {
-        let read = self.trust.read(self.payer, act).await;
-        read.map_err(|error| Failure::read(&error, self.request_id))
+        self.trust.read(self.payer, act).await.map_err(|error| self.failed(&error))
+    }
+
+    /// What is published lies with control data.
+    pub(super) fn failed(&self, error: &StoreError) -> Failure {
+        match error {
+            StoreError::ControlUnavailable(_) => Failure::control(error, self.request_id),
+            _ => Failure::read(error, self.request_id),
+        }
     }
 
     pub(super) async fn place(&self) -> Result<Place, Failure> {

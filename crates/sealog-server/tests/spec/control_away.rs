@@ -23,7 +23,11 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        let mut service = Service::in_home(Home::Database(cluster().database()), |_| {});
+        Stage::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut Setup)) -> Stage {
+        let mut service = Service::in_home(Home::Database(cluster().database()), change);
         let other = service.new_key(&service.project_id, "live");
         // A server that is told of a change, be it its own, and then cannot ask whose it was forgets every key.
         // One that has just started has nothing left to hear of.
@@ -144,4 +148,32 @@ fn a_key_that_was_revoked_meanwhile_is_refused_once_control_data_is_back() {
     ));
     eventually(|| service.event(&service.live, LOGIN).status == 401);
     service.event(&service.live, LOGIN).rejected(401, "auth/key_revoked");
+}
+
+#[test]
+fn what_is_published_is_503_without_control_data_and_not_a_defect_of_the_server() {
+    let stage = Stage::with(|setup| setup.trust = true);
+    let service = &stage.service;
+    service.publish();
+    let store = ["checkpoint", "keys", "tile/0/000.p/1", "tile/entries/000.p/1", "proof?index=0&size=1"];
+    let chain = ["", "/checkpoint", "/tile/0/000.p/1", "/head", "/proof?seq=1", "/consistency?from=1&to=1"];
+    let asked = || -> Vec<(String, Response)> {
+        let store = store.map(|path| format!("/tlog/v1/store/{path}"));
+        let chain = chain.map(|path| format!("/tlog/v1/chain{path}"));
+        let asked = store.into_iter().chain(chain);
+        asked.map(|path| (path.clone(), service.get(&path, &service.live))).collect()
+    };
+    for (path, answer) in asked() {
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+    }
+    stage.without_control();
+    for (path, answer) in asked() {
+        assert_eq!(
+            (answer.status, &answer.json["error"]["code"]),
+            (503, &json!("server/control_unavailable")),
+            "{path}"
+        );
+    }
+    stage.database().sql(BACK);
+    eventually(|| asked().iter().all(|(_, answer)| answer.status == 200));
 }
