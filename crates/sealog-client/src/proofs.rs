@@ -1,5 +1,5 @@
-//! Proofs that an event is in a signed tree: `docs/format.md` 8. The checks are those of `sealog-trust`, which
-//! the auditor's program uses, too.
+//! Proofs that an event is in a signed tree: `docs/format.md` 8. The checks are those of `sealog-trust`,
+//! which the auditor's program uses, too.
 
 use std::collections::HashMap;
 
