@@ -200,7 +200,7 @@ impl Frame {
             primary,
             moves,
             locked,
-            is_wide: tab == Tab::Review,
+            is_wide: false,
             notice: None,
             error: None,
             stale: Vec::new(),

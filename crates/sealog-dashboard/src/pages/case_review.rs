@@ -332,7 +332,7 @@ impl Asking {
 impl<'a> Page<'a> {
     async fn new(app: &'a Dashboard, asked: &'a Asked, case: &Case) -> Result<Page<'a>, Problem> {
         let asking = Asking::new(app, asked, case).await?;
-        let frame = Frame::new(app, asked, case, Tab::Review).await?;
+        let mut frame = Frame::new(app, asked, case, Tab::Review).await?;
         let grants = &asked.place().membership.grants;
         let chosen = parse_event(&value(asked, "event"));
         let control = &app.service.disclosures.control;
@@ -352,6 +352,7 @@ impl<'a> Page<'a> {
             let any_action = FoundFilter { action: None, ..asking.filter.clone() };
             groups = control.found_groups(id, any_action, grants.clone(), GROUPS_MAX).await?;
             review = control.review_of(id, grants.clone()).await?;
+            frame.is_wide = review.included + review.excluded + review.open > 0;
             if let Some((project_id, seq, _)) = chosen {
                 let _place = app.reads.acquire(case.tenant_id).await;
                 let first = value(asked, "values").parse().unwrap_or(0);

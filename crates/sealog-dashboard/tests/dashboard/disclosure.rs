@@ -52,6 +52,11 @@ fn a_search_is_shown_while_it_runs_stopped_and_gone_on_with() {
     assert!(page.has("Done") && !page.has("Start search"));
 }
 
+/// Whether the rows have the whole width.
+fn is_wide(page: &Response) -> bool {
+    page.text().contains(r#"<div class="case wide">"#)
+}
+
 #[test]
 fn without_identifiers_or_in_another_state_no_search_starts_and_the_page_says_why() {
     let stage = stage();
@@ -66,6 +71,7 @@ fn without_identifiers_or_in_another_state_no_search_starts_and_the_page_says_wh
     assert!(built.status == 422 && built.has("Disclosure is locked"));
     let review = owner.get(&format!("{path}/review"));
     assert!(review.has("Nothing to review yet"));
+    assert!(!is_wide(&review), "an empty page pushes what the case says below it");
     assert_eq!(owner.post(&format!("{path}/review/decide"), &[("do", "include_all")]).status, 422);
 }
 
@@ -80,6 +86,7 @@ fn events_are_decided_about_singly_and_in_bulk_and_an_exclusion_needs_a_reason()
     let page = officer.get(&here);
     let found = events_of(&page);
     assert_eq!(found.len(), 2, "{}", page.text());
+    assert!(is_wide(&page));
     let without =
         decide(&mut officer, &here, &[("e", found[0].as_str()), ("do", "exclude"), ("reason", " ")]);
     assert!(without.status == 422 && without.has("Enter why"), "{}", without.text());
