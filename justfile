@@ -75,7 +75,7 @@ sdk-ledgers: _sealog
     SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/go/check ledger
     SEALOG_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sealog" sdk/rust/check ledger
 
-# What `enqueue` costs: at most 3 times the serialisation of the event in the same process, 10 times with a spool. In Go also at least half of the server's batch rate.
+# What `enqueue` costs: at most 3 times the serialisation of the event in the same process, 10 times with a spool. In Go and Rust also at least half of the rate of batches on one connection.
 sdk-costs: _sealog
     python3 sdk/python/bench.py --check
     cd sdk/typescript && { [ -d node_modules ] || npm ci --silent --no-audit --no-fund; } && node build.mjs && node --expose-gc bench.mjs
