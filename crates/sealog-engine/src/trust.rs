@@ -129,21 +129,32 @@ impl Trust {
             Err(error) => return Err(error),
         };
         for published in published {
-            if let Some(heads) = &heads {
-                let head = heads.get(&published.chain).copied().unwrap_or(Head::EMPTY);
-                if published.compare(head.chain_seq, head.hash, None).is_none() {
-                    continue;
-                }
-            }
-            match self.hold(&published).await {
+            match self.guard_chain(&published, heads.as_ref()).await {
                 Err(StoreError::Read(cause)) => {
                     let chain = published.chain;
                     tracing::error!(%chain, %cause, "cannot compare a chain with its last published head; trying again with the next snapshot");
                 }
-                held => drop(held?),
+                held => held?,
             }
         }
         Ok(())
+    }
+
+    /// Compares the head of a chain alone, which the store has in memory. No event is read unless it differs,
+    /// so that a start costs as much with long chains as with short ones.
+    async fn guard_chain(
+        &self,
+        published: &Published,
+        heads: Option<&HashMap<ChainId, Head>>,
+    ) -> Result<(), StoreError> {
+        let head = match heads {
+            Some(heads) => heads.get(&published.chain).copied().unwrap_or(Head::EMPTY),
+            None => self.store.head(published.chain).await?.durable,
+        };
+        match published.compare(head.chain_seq, head.hash, None) {
+            Some(_) => self.hold(published).await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Keeps in control data which log this is. A start that finds this, and no log, begins none.

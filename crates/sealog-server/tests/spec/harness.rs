@@ -201,13 +201,13 @@ impl Service {
         // As `sealog serve` does it.
         let world: Arc<dyn World> = Arc::new(GuardedWorld::new(Arc::clone(&self.clock) as _, false));
         let (inner, control, trees) = self.home.open(self.setup.segment_bytes, &world, self.setup.trust);
+        let store = Arc::new(Hinge::new(inner));
         let trust = trees.map(|trees| {
-            let opened = (Arc::clone(&inner), Arc::clone(&control));
+            let opened = (Arc::clone(&store) as Arc<dyn Store>, Arc::clone(&control));
             Trust::open(trees, opened, None, self.signing(), Arc::clone(&world), Begins::AtStart).unwrap()
         });
         let trust = trust.map(Arc::new);
         let settings = Settings { trust: trust.clone(), ..self.setup.service.clone() };
-        let store = Arc::new(Hinge::new(inner));
         let keys = Arc::new(AskedKeys { control: Arc::clone(&control), asked: AtomicU64::new(0) });
         let service = sealog_engine::Service::new(
             Arc::clone(&store) as Arc<dyn Store>,
@@ -254,6 +254,11 @@ impl Service {
 
     pub fn control(&self) -> &Control {
         &self.running().control
+    }
+
+    /// What the store publishes.
+    pub fn trust(&self) -> &Trust {
+        self.running().trust.as_ref().expect("the test did not ask for a store that publishes")
     }
 
     /// How often the server had to ask what a key gives access to.
@@ -756,6 +761,8 @@ pub struct Hinge {
     lists: AtomicUsize,
     /// Calls for the heads of all chains, and for statistics.
     overviews: AtomicUsize,
+    /// Calls for the head of one.
+    heads: AtomicUsize,
 }
 
 #[derive(Clone, Copy)]
@@ -771,6 +778,8 @@ pub enum Mood {
     /// Those to system chains; to that of one tenant, or of all.
     SystemWritesFail(Option<TenantId>),
     ReadsFail,
+    /// A part of the log cannot be read, so that there may be chains that nobody knows of.
+    HeadsUnknown,
     /// Events are accepted, and an old segment cannot be read.
     Degraded,
     Panicking,
@@ -791,6 +800,7 @@ impl Hinge {
             reads: AtomicU64::new(0),
             lists: AtomicUsize::new(0),
             overviews: AtomicUsize::new(0),
+            heads: AtomicUsize::new(0),
         }
     }
 
@@ -807,6 +817,11 @@ impl Hinge {
     /// How often the store was asked for the heads of all chains, or for statistics.
     pub fn overviews(&self) -> usize {
         self.overviews.load(Ordering::SeqCst)
+    }
+
+    /// How often the store was asked for the head of one chain.
+    pub fn heads_of_one(&self) -> usize {
+        self.heads.load(Ordering::SeqCst)
     }
 
     pub fn set(&self, mood: Mood) {
@@ -918,12 +933,16 @@ impl Store for Hinge {
     }
 
     fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>> {
+        self.heads.fetch_add(1, Ordering::SeqCst);
         self.inner.head(chain)
     }
 
     fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>> {
         self.overviews.fetch_add(1, Ordering::SeqCst);
-        self.inner.heads()
+        match self.mood() {
+            Mood::HeadsUnknown => Box::pin(async { Err(StoreError::Read("asked for by a test".into())) }),
+            _ => self.inner.heads(),
+        }
     }
 
     fn follow(&self, scope: Scope, start: Start) -> BoxFuture<'_, Result<Follower, StoreError>> {

@@ -4,12 +4,13 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use sealog_core::id::{TenantId, Uuid};
-use sealog_store::Store;
+use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
 use sealog_store::pool::{FairPool, Lane, Payer};
+use sealog_store::{Append, Store};
+use sealog_testing::login;
 use serde_json::json;
 
-use crate::harness::{LOGIN, Service, batch_of, bearer, eventually, request, single_of, wait};
+use crate::harness::{LOGIN, Mood, Service, batch_of, bearer, eventually, request, single_of, wait};
 
 /// Keeps every thread that computes busy until it is dropped.
 struct Blocked {
@@ -134,6 +135,35 @@ fn metrics_ask_the_store_twice_however_many_chains_there_are_and_probes_never() 
     }
 }
 
+/// Both where all heads are known and where a part of the log cannot be read.
+#[test]
+fn a_start_compares_the_heads_of_chains_with_what_was_published_and_reads_no_event() {
+    const CHAINS: u16 = 300;
+    let service = Service::publishing();
+    let (hinge, tenant_id) = (service.hinge(), TenantId(Uuid::parse(&service.tenant_id).unwrap()));
+    let chain = |n: u16| {
+        let project_id = ProjectId(Uuid::from_random([n.to_be_bytes(); 8].concat().try_into().unwrap()));
+        ChainId { tenant_id, project_id, mode: Mode::Live }
+    };
+    let append = |n: u16| {
+        let append = Append { chain: chain(n), drafts: vec![login("a"); 3], idempotency: None };
+        wait(hinge.append(append)).unwrap();
+    };
+    (1..=CHAINS).for_each(append);
+    service.publish();
+    // Some have grown since.
+    (1..=9).for_each(append);
+    for (mood, of_one) in [(Mood::Willing, 0), (Mood::HeadsUnknown, usize::from(CHAINS))] {
+        hinge.set(mood);
+        let before = (hinge.overviews(), hinge.heads_of_one(), hinge.reads());
+        wait(service.trust().guard()).unwrap();
+        let asked = (hinge.overviews() - before.0, hinge.heads_of_one() - before.1, hinge.reads() - before.2);
+        // One look at each, and the system chain's.
+        let most = if of_one == 0 { 0 } else { of_one + 1 };
+        assert!(asked.0 == 1 && (of_one..=most).contains(&asked.1) && asked.2 == 0, "{asked:?}");
+    }
+}
+
 #[test]
 fn a_query_of_60_kilobytes_is_refused_at_its_first_name() {
     let service = Service::start();
@@ -239,7 +269,7 @@ fn an_address_whose_connections_are_all_in_use_gets_no_more_and_others_do() {
         setup.config.connections_max = 1000;
         setup.config.limits.connections_per_ip = 3;
     });
-    service.hinge().set(crate::harness::Mood::Holding);
+    service.hinge().set(Mood::Holding);
     let key = bearer(&service.live);
     let append = request("POST", "/v1/events", &[("Authorization", &key)], LOGIN.as_bytes());
     // One after the other: a connection that has not sent anything yet makes room for the next.
@@ -251,7 +281,7 @@ fn an_address_whose_connections_are_all_in_use_gets_no_more_and_others_do() {
         busy.push(connection);
     }
     assert!(service.connect().ended());
-    service.hinge().set(crate::harness::Mood::Willing);
+    service.hinge().set(Mood::Willing);
     let mut other = service.connect_from("127.0.0.2");
     other.get("/v1/events", &service.live).ok();
     for _ in 0..3 {
@@ -270,7 +300,7 @@ fn a_trusted_proxy_may_have_more_connections_than_an_address() {
         setup.config.limits.connections_per_ip = 2;
         setup.config.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
     });
-    service.hinge().set(crate::harness::Mood::Holding);
+    service.hinge().set(Mood::Holding);
     let key = bearer(&service.live);
     let append = request("POST", "/v1/events", &[("Authorization", &key)], LOGIN.as_bytes());
     let mut busy: Vec<_> = (0..5).map(|_| service.connect()).collect();
