@@ -240,6 +240,8 @@ mod tests {
         let deep = format!("{}\"secret\"{}", "[".repeat(50_000), "]".repeat(50_000));
         let written = Node::parse(&deep).to_json();
         assert!(written.contains(OVERSIZED) && !written.contains("secret"));
+        let nested = |depth| Node::parse(&format!("{}1{}", "[".repeat(depth), "]".repeat(depth))).to_json();
+        assert!(!nested(32).contains(OVERSIZED) && nested(33).contains(OVERSIZED));
     }
 
     /// All that is kept of an event: paths, and values.
@@ -272,5 +274,10 @@ mod tests {
     fn what_is_too_large_to_review_leaves_the_rest_as_it_is() {
         let canonical = format!("{{\"a\":1,\"b\":{{\"{}\":2,\"c\":3}},\"d\":4}}", "k".repeat(600));
         assert_eq!(Node::parse(&canonical).to_json(), format!("{{\"a\":1,\"b\":\"{OVERSIZED}\",\"d\":4}}"));
+        let named = |path: usize| {
+            let name = "k".repeat(path - "metadata.".len());
+            Node::parse(&format!("{{\"{name}\":1}}")).to_json()
+        };
+        assert!(!named(500).contains(OVERSIZED) && named(501).contains(OVERSIZED));
     }
 }

@@ -988,11 +988,14 @@ fn the_worst_events_are_searched_compared_masked_and_packed() {
         assert_eq!(search.counts.by_person, worst.len() as u64);
         for (seq, (name, body)) in (1..).zip(&worst) {
             let look = |compared: Compared| {
-                let paths: usize = compared.stored.leaves().iter().map(|(path, _)| path.len()).sum();
-                (paths, compared.found.revision, compared.masking(Some(vec!["metadata".to_owned()])))
+                let lengths = compared.stored.leaves().into_iter().map(|(path, _)| path.len());
+                let (paths, longest) =
+                    lengths.fold((0, 0), |(all, longest), path| (all + path, path.max(longest)));
+                (paths, longest, compared.found.revision, compared.masking(Some(vec!["metadata".to_owned()])))
             };
             let compared = stage.wait(stage.desk.compare(&search, project(2), seq, look)).unwrap();
-            let (paths, revision, masking) = compared.unwrap();
+            let (paths, longest, revision, masking) = compared.unwrap();
+            assert!(longest <= 500, "{name}: a path of {longest} bytes");
             assert!(paths <= (4 << 20) + body.len(), "{name}: {paths} bytes of paths");
             let masked = stage.wait(stage.desk.mask(PERSON, &case, masking, revision)).unwrap();
             assert!(matches!(masked, Decided::Done { left: 0, .. }), "{name}: {masked:?}");
