@@ -262,18 +262,24 @@ pub fn parse_at(query: &str) -> Result<Option<u64>, Reject> {
         .transpose()
 }
 
+/// Two numbers of trees, both of which must be there. The first of the query that is no number is named.
+fn two_numbers<P: PartialEq + Copy>(
+    read: &[(P, String)],
+    wanted: [P; 2],
+    name: fn(P) -> &'static str,
+) -> Result<[u64; 2], Reject> {
+    let mut numbers = [None; 2];
+    for (parameter, value) in read {
+        numbers[usize::from(*parameter == wanted[1])] = Some(tree_number(name(*parameter), value)?);
+    }
+    Ok([required(name(wanted[0]), numbers[0])?, required(name(wanted[1]), numbers[1])?])
+}
+
 impl EntryInTree {
     pub fn parse(query: &str) -> Result<EntryInTree, Reject> {
-        let (mut index, mut size) = (None, None);
-        for (parameter, value) in EntryParameter::read(query)? {
-            let number = tree_number(parameter.as_str(), &value)?;
-            match parameter {
-                EntryParameter::Index => index = Some(number),
-                EntryParameter::Size => size = Some(number),
-            }
-        }
-        let index = required(EntryParameter::Index.as_str(), index)?;
-        let size = required(EntryParameter::Size.as_str(), size)?;
+        use EntryParameter::{Index, Size};
+        let [index, size] =
+            two_numbers(&EntryParameter::read(query)?, [Index, Size], EntryParameter::as_str)?;
         if index >= size {
             return Err(invalid("index", "must be below size"));
         }
@@ -283,16 +289,8 @@ impl EntryInTree {
 
 impl Growth {
     pub fn parse(query: &str) -> Result<Growth, Reject> {
-        let (mut from, mut to) = (None, None);
-        for (parameter, value) in GrowthParameter::read(query)? {
-            let number = tree_number(parameter.as_str(), &value)?;
-            match parameter {
-                GrowthParameter::From => from = Some(number),
-                GrowthParameter::To => to = Some(number),
-            }
-        }
-        let from = required(GrowthParameter::From.as_str(), from)?;
-        let to = required(GrowthParameter::To.as_str(), to)?;
+        use GrowthParameter::{From, To};
+        let [from, to] = two_numbers(&GrowthParameter::read(query)?, [From, To], GrowthParameter::as_str)?;
         if from > to {
             return Err(invalid("to", "must not be below from"));
         }
