@@ -103,7 +103,7 @@ impl Config {
             },
             memory: Memory { answers_bytes: 256 << 20, bodies_bytes: 256 << 20 },
             program: Arc::default(),
-            connections_max: 10_000,
+            connections_max: 4096,
         }
     }
 

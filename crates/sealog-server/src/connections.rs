@@ -9,9 +9,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sealog_store::sync::lock;
 use tokio::sync::Notify;
 
 use crate::limits::{Counted, counted_address};
@@ -26,6 +27,9 @@ const STREAMS_MAX: u32 = 2048;
 /// What one connection may have of them: the first ones this many, each later one less, and never fewer than
 /// the least.
 const STREAMS_OF_ONE: std::ops::RangeInclusive<u32> = 4..=64;
+/// HTTP/2 connections at a time. Clients that connect beyond it agree on HTTP/1.1: a connection with several
+/// requests can keep several times as much in memory.
+const HTTP_2_MAX: u32 = 512;
 
 /// All connections of the server, on all event loops.
 #[derive(Debug)]
@@ -36,9 +40,15 @@ pub(crate) struct Connections {
     table: Mutex<Table>,
     /// Event loops with a newcomer in hand.
     newcomers: AtomicUsize,
-    /// What HTTP/2 connections may have under way together.
-    streams: AtomicU32,
+    /// HTTP/2 connections, and what they may have under way together.
+    http_2: Mutex<Granted>,
     changed: Notify,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Granted {
+    connections: u32,
+    streams: u32,
 }
 
 #[derive(Debug, Default)]
@@ -118,19 +128,24 @@ pub(crate) struct StreamsGrant {
 
 impl Drop for StreamsGrant {
     fn drop(&mut self) {
-        self.connections.streams.fetch_sub(self.count, Ordering::Relaxed);
+        let mut granted = lock(&self.connections.http_2);
+        granted.connections -= 1;
+        granted.streams -= self.count;
     }
 }
 
 impl Place {
-    pub(crate) fn streams(&self) -> StreamsGrant {
-        let of = |granted: u32| {
-            let share = STREAMS_MAX.saturating_sub(granted) * STREAMS_OF_ONE.end() / STREAMS_MAX;
-            share.clamp(*STREAMS_OF_ONE.start(), *STREAMS_OF_ONE.end())
-        };
-        let streams = &self.connections.streams;
-        let granted = streams.update(Ordering::Relaxed, Ordering::Relaxed, |granted| granted + of(granted));
-        StreamsGrant { connections: Arc::clone(&self.connections), count: of(granted) }
+    /// None where there are as many HTTP/2 connections as there may be.
+    pub(crate) fn streams(&self) -> Option<StreamsGrant> {
+        let mut granted = lock(&self.connections.http_2);
+        if granted.connections >= HTTP_2_MAX {
+            return None;
+        }
+        let share = STREAMS_MAX.saturating_sub(granted.streams) * STREAMS_OF_ONE.end() / STREAMS_MAX;
+        let count = share.clamp(*STREAMS_OF_ONE.start(), *STREAMS_OF_ONE.end());
+        granted.connections += 1;
+        granted.streams += count;
+        Some(StreamsGrant { connections: Arc::clone(&self.connections), count })
     }
 }
 
@@ -152,7 +167,7 @@ impl Connections {
             per_address_max,
             table: Mutex::default(),
             newcomers: AtomicUsize::new(0),
-            streams: AtomicU32::new(0),
+            http_2: Mutex::default(),
             changed: Notify::new(),
         })
     }
@@ -365,15 +380,16 @@ mod tests {
 
     #[test]
     fn many_connections_have_few_requests_each_and_the_first_again_many() {
-        let connections = Connections::new(512, 0);
-        let places: Vec<Place> = (0..512).map(|_| admitted(&connections, "10.0.0.1")).collect();
-        let granted: Vec<StreamsGrant> = places.iter().map(Place::streams).collect();
+        let connections = Connections::new(1024, 0);
+        let places: Vec<Place> = (0..513).map(|_| admitted(&connections, "10.0.0.1")).collect();
+        let granted: Vec<StreamsGrant> = places[..512].iter().filter_map(Place::streams).collect();
+        assert!(places[512].streams().is_none(), "HTTP/1.1 is for the others");
         assert_eq!((granted[0].count, granted[511].count), (64, 4));
         let all: u32 = granted.iter().map(|grant| grant.count).sum();
         assert!(all <= STREAMS_MAX + 512 * STREAMS_OF_ONE.start(), "{all}");
         assert!(granted.is_sorted_by_key(|grant| std::cmp::Reverse(grant.count)));
         drop(granted);
-        assert_eq!(places[0].streams().count, 64);
+        assert_eq!(places[512].streams().unwrap().count, 64);
     }
 
     #[test]

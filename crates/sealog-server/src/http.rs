@@ -50,7 +50,7 @@ use crate::wire::{InFlight, Wire};
 const STOP_WAIT: Duration = Duration::from_secs(9);
 
 /// How often an event loop looks at its sockets before it ends a connection that seems idle. One look reports
-/// 1,024 of them, and there are 10,000 connections.
+/// 1,024 of them, and there are as many as `LOOKS` times that.
 const LOOKS: usize = 10;
 /// Connections that a stop still takes from the kernel: no listener has more of them waiting.
 const BACKLOG_MAX: usize = 4096;
@@ -323,8 +323,10 @@ async fn connection_with_tls(
 ) {
     let Some(secure) = &front.secure else { return };
     let deadlines = front.app.config.deadlines;
+    let streams = place.streams();
     let begun = async {
-        let handshake = tokio::time::timeout(deadlines.headers, secure.tls.handshake(stream));
+        let handshake = secure.tls.handshake(stream, streams.is_some());
+        let handshake = tokio::time::timeout(deadlines.headers, handshake);
         let mut stream = match handshake.await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
@@ -338,16 +340,17 @@ async fn connection_with_tls(
     };
     let begun = unless_ended(begun, &place, &mut stop).await;
     let Some(Some(stream)) = begun else { return };
-    if !tls::speaks_http_2(&stream) {
-        return exchange(front, stream, peer, place, stop).await;
-    }
+    let streams = match streams.filter(|_| tls::speaks_http_2(&stream)) {
+        Some(streams) => streams,
+        None => return exchange(front, stream, peer, place, stop).await,
+    };
     let peer = Client::new(peer.ip());
     let used = Arc::clone(&place);
     let handle = move |request| {
         let (front, peer, place) = (Arc::clone(&front), peer.clone(), Arc::clone(&used));
         async move { handle(&front, request, peer, &place).await }
     };
-    http2::serve(stream, place, deadlines, stop, handle).await;
+    http2::serve(stream, (place, streams), deadlines, stop, handle).await;
 }
 
 /// Speaks HTTP/1.1, over TCP or over TLS.

@@ -25,7 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, watch};
 
 use crate::config::Deadlines;
-use crate::connections::Place;
+use crate::connections::{Place, StreamsGrant};
 use crate::respond::{self, Body};
 use crate::wire::{InFlight, Wire};
 
@@ -60,7 +60,7 @@ const GOODBYE_MAX: Duration = Duration::from_secs(2);
 /// Serves a connection until it ends, is told to, or its client takes nothing for too long.
 pub(crate) async fn serve<S, F>(
     stream: S,
-    place: Arc<Place>,
+    (place, granted): (Arc<Place>, StreamsGrant),
     deadlines: Deadlines,
     mut stop: watch::Receiver<bool>,
     handle: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static,
@@ -74,7 +74,6 @@ pub(crate) async fn serve<S, F>(
     let too_many = Arc::new(Notify::new());
     let counted = Counted::new(stream, Arc::clone(&too_many));
     let wire = Wire::new(counted, Arc::clone(&place.usage), in_flight, deadlines.write);
-    let granted = place.streams();
     let streams = Arc::new(Streams::new(Arc::clone(&place)));
     let opened = Arc::clone(&streams);
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -510,7 +509,8 @@ mod tests {
             panic!("no place")
         };
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(serve(ours, Arc::new(place), deadlines, stopped, handle));
+        let granted = place.streams().expect("it is the first");
+        let task = tokio::spawn(serve(ours, (Arc::new(place), granted), deadlines, stopped, handle));
         (theirs, task, connections, stop)
     }
 

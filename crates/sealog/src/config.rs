@@ -127,6 +127,12 @@ const SETTINGS: &[Setting] = &[
         help: "Requests per second from one address; 0 for no limit",
     },
     Setting {
+        key: "limits.connections",
+        value: "N",
+        default: Some("4096"),
+        help: "Open connections in all, at most half of the open files; each can take 320 KiB of memory",
+    },
+    Setting {
         key: "limits.connections_per_ip",
         value: "N",
         default: Some("512"),
@@ -837,6 +843,9 @@ impl Values {
             self.required("limits.test_retention_days", "a whole number from 0 to 36500", |text| {
                 text.parse().ok().filter(|days| *days <= 36_500)
             })?;
+        server.connections_max = self.required("limits.connections", "a whole number from 1", |text| {
+            text.parse().ok().filter(|connections| *connections > 0)
+        })?;
         server.limits = LimitConfig {
             connections_per_ip: self.required("limits.connections_per_ip", number, rate)?,
             per_ip_rps: self.required("limits.per_ip_rps", number, rate)?,

@@ -42,6 +42,8 @@ pub struct Tls {
     certificate: PathBuf,
     key: PathBuf,
     acceptor: TlsAcceptor,
+    /// For HTTP/1.1 alone.
+    acceptor_1: TlsAcceptor,
     in_use: Arc<InUse>,
     files: Mutex<Followed>,
     /// Told by whoever does not want to wait for the next look.
@@ -116,14 +118,17 @@ impl Tls {
             .map_err(|error| error.to_string())?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&in_use) as Arc<dyn ResolvesServerCert>);
-        config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1.to_vec()];
+        config.alpn_protocols = vec![HTTP_1.to_vec()];
         // Who comes back need not prove everything again. The keys of tickets are made at the start and
         // change by themselves.
         config.ticketer = ring::Ticketer::new().map_err(|error| error.to_string())?;
+        let mut config_2 = config.clone();
+        config_2.alpn_protocols.insert(0, HTTP_2.to_vec());
         Ok(Tls {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
-            acceptor: TlsAcceptor::from(Arc::new(config)),
+            acceptor: TlsAcceptor::from(Arc::new(config_2)),
+            acceptor_1: TlsAcceptor::from(Arc::new(config)),
             in_use,
             files: Mutex::new(Followed { in_use: stamps, settling: stamps, refused: None }),
             now: Notify::new(),
@@ -183,9 +188,14 @@ impl Tls {
         }
     }
 
-    /// Agrees on keys with a client.
-    pub(crate) async fn handshake(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        let accepted = self.acceptor.accept(stream).await;
+    /// Agrees on keys with a client, and on HTTP/2 if that is offered and the client has it.
+    pub(crate) async fn handshake(
+        &self,
+        stream: TcpStream,
+        offers_http_2: bool,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let acceptor = if offers_http_2 { &self.acceptor } else { &self.acceptor_1 };
+        let accepted = acceptor.accept(stream).await;
         if accepted.is_err() {
             self.figures.handshakes_failed.fetch_add(1, Ordering::Relaxed);
         }

@@ -325,25 +325,46 @@ fn a_server_whose_settings_name_a_certificate_is_asked_with_tls_from_the_first_b
     assert_eq!(first_byte.join().unwrap(), 0x16, "the first byte of a handshake");
 }
 
-/// As many connections as one address may have, each with as many requests as it may have under way, and
-/// nobody takes an answer.
-#[test]
-fn clients_of_http_2_with_closed_windows_take_less_than_432_mib() {
-    const MIB_MAX: u64 = 432;
+/// What `scripts/slow-readers` has measured: the number of requests, and resident memory before and at its
+/// peak, in MiB.
+fn slow_readers(args: &[&str]) -> (String, u64, u64) {
     let (dir, _) = data_dir();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/slow-readers");
     let mut command = Command::new(script);
-    command.arg(SEALOG).args(["--http2", "512", "--tenants", "2", "--readers", "256", "--event-kb", "240"]);
-    command.args(["--seconds", "3", "--limit-mb", "4096", "--max-mb", "4096"]);
+    command.arg(SEALOG).args(args).args(["--seconds", "3", "--limit-mb", "4096", "--max-mb", "4096"]);
     let (_, figures, log) = ended(command.env("SLOW_READERS_DIR", dir.path()).output().unwrap());
     let figure = |name: &str| {
         let mut words = figures.split_whitespace().filter_map(|word| word.split_once('='));
         let found = words.find(|(found, _)| *found == name);
         found.unwrap_or_else(|| panic!("{name}: {figures}{log}")).1.to_owned()
     };
-    assert_eq!((figure("alive"), figure("requests")), ("True".into(), "262144".into()), "{figures}");
-    let (before, peak): (u64, u64) =
-        (figure("rss_before_mb").parse().unwrap(), figure("rss_peak_mb").parse().unwrap());
+    assert_eq!(figure("alive"), "True", "{figures}{log}");
+    let mib = |name| figure(name).parse().unwrap();
+    (figure("requests"), mib("rss_before_mb"), mib("rss_peak_mb"))
+}
+
+/// As many connections as one address may have, each with as many requests as it may have under way, and
+/// nobody takes an answer.
+#[test]
+fn clients_of_http_2_with_closed_windows_take_less_than_432_mib() {
+    const MIB_MAX: u64 = 432;
+    let asked = ["--http2", "512", "--tenants", "2", "--readers", "256", "--event-kb", "240"];
+    let (requests, before, peak) = slow_readers(&asked);
+    assert_eq!(requests, "262144");
     // The memory for answers is used up, so this is the worst that they can do.
-    assert!(peak > before + 200 && peak < MIB_MAX, "{figures}");
+    assert!(peak > before + 200 && peak < MIB_MAX, "{before} {peak}");
+}
+
+/// A client that sends all that a server keeps of it, and never ends its request. With the number of
+/// connections (`limits.connections`) this bounds the memory of all: 4,096 times 320 KiB, and for the 512 that
+/// speak HTTP/2 224 MiB more.
+#[test]
+fn a_connection_takes_at_most_320_kib_and_one_of_http_2_at_most_768() {
+    const READERS: u64 = 400;
+    let stuffed = ["--stuffed", "--readers", "400", "--events", "2", "--event-kb", "10"];
+    for (more, kib_max) in [(&["--tls"][..], 320), (&["--http2", "4", "--body-kb", "60"], 768)] {
+        let (_, before, peak) = slow_readers(&[&stuffed[..], more].concat());
+        let kib = (peak - before) * 1024 / READERS;
+        assert!(kib > 64 && kib <= kib_max, "{more:?}: {kib} KiB, {before} {peak}");
+    }
 }
