@@ -26,8 +26,8 @@ fn metrics(text: &str) -> BTreeSet<String> {
     names.map(|name| name.trim_end_matches("_bucket").trim_end_matches("_count").to_owned()).collect()
 }
 
-fn promtool(args: &[&str]) {
-    let output = Command::new("promtool").args(args).current_dir(folder()).output();
+fn promtool(args: &[&str], input: impl Into<Stdio>) {
+    let output = Command::new("promtool").args(args).current_dir(folder()).stdin(input).output();
     let output = output.expect("scripts/setup installs promtool, with the package prometheus");
     let said =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
@@ -36,8 +36,8 @@ fn promtool(args: &[&str]) {
 
 #[test]
 fn every_alert_fires_when_it_should_and_is_quiet_otherwise() {
-    promtool(&["check", "rules", "alerts.yml"]);
-    promtool(&["test", "rules", "alerts.test.yml", "alerts.nights.test.yml"]);
+    promtool(&["check", "rules", "alerts.yml"], Stdio::null());
+    promtool(&["test", "rules", "alerts.test.yml", "alerts.nights.test.yml"], Stdio::null());
     let tests = read("alerts.test.yml") + &read("alerts.nights.test.yml");
     let rules = read("alerts.yml");
     let names: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
@@ -51,6 +51,31 @@ fn every_alert_fires_when_it_should_and_is_quiet_otherwise() {
             documented.contains(&format!("`{name}`")),
             "docs/operating.md does not say what to do about {name}"
         );
+    }
+}
+
+/// Names, types and units as Prometheus wants them.
+#[test]
+fn what_a_server_and_the_commands_measure_passes_the_check_of_promtool() {
+    let (dir, data) = data_dir();
+    let server = serve(&data);
+    let key = first_key(&data);
+    assert_eq!(server.post(&key).0, 202);
+    let (_, served) = server.get("-", "/metrics");
+    server.stop();
+    let (backups, of_backup) = (dir.path().join("backups"), dir.path().join("figures.prom"));
+    let mut command = sealog();
+    command
+        .args(["backup", "create", "--data-dir"])
+        .arg(&data)
+        .arg(&backups)
+        .arg("--metrics")
+        .arg(&of_backup);
+    assert_eq!(ended(command.output().unwrap()).0, Some(0));
+    let of_server = dir.path().join("server.prom");
+    std::fs::write(&of_server, served).unwrap();
+    for file in [of_server, of_backup] {
+        promtool(&["check", "metrics"], std::fs::File::open(file).unwrap());
     }
 }
 
