@@ -50,7 +50,7 @@ use crate::wire::{InFlight, Wire};
 const STOP_WAIT: Duration = Duration::from_secs(9);
 
 /// How often an event loop looks at its sockets before it ends a connection that seems idle. One look reports
-/// 1,024 of them, and there are as many as `LOOKS` times that.
+/// 1,024 of them, and there are 10,000 connections at most (`limits.connections`).
 const LOOKS: usize = 10;
 /// Connections that a stop still takes from the kernel: no listener has more of them waiting.
 const BACKLOG_MAX: usize = 4096;

@@ -843,9 +843,10 @@ impl Values {
             self.required("limits.test_retention_days", "a whole number from 0 to 36500", |text| {
                 text.parse().ok().filter(|days| *days <= 36_500)
             })?;
-        server.connections_max = self.required("limits.connections", "a whole number from 1", |text| {
-            text.parse().ok().filter(|connections| *connections > 0)
-        })?;
+        server.connections_max =
+            self.required("limits.connections", "a whole number from 1 to 10000", |text| {
+                text.parse().ok().filter(|connections| (1..=10_000).contains(connections))
+            })?;
         server.limits = LimitConfig {
             connections_per_ip: self.required("limits.connections_per_ip", number, rate)?,
             per_ip_rps: self.required("limits.per_ip_rps", number, rate)?,

@@ -356,8 +356,8 @@ fn clients_of_http_2_with_closed_windows_take_less_than_432_mib() {
 }
 
 /// A client that sends all that a server keeps of it, and never ends its request. With the number of
-/// connections (`limits.connections`) this bounds the memory of all: 4,096 times 320 KiB, and for the 512 that
-/// speak HTTP/2 224 MiB more.
+/// connections (`limits.connections`) this bounds the memory of all: 4,096 times 320 KiB, and 224 MiB more
+/// for the 512 that speak HTTP/2.
 #[test]
 fn a_connection_takes_at_most_320_kib_and_one_of_http_2_at_most_768() {
     const READERS: u64 = 400;
