@@ -14,6 +14,10 @@ nightly: size torture-quick mutants flaky sdk-ledgers sdk-costs fuzz equivocatio
 equivocation ROUNDS="200":
     SEALOG_ROUNDS={{ROUNDS}} cargo test --locked -p sealog-tlog --test suite equivocation -- --nocapture
 
+# The table of SECURITY.md anew: every attack on both stores, every detector.
+matrix:
+    SEALOG_BLESS=1 cargo test --locked -p sealog --test suite matrix -- --nocapture
+
 # The tests five times beside two busy loops. A test that fails here has a defect, or has found one; it is never run again until it passes.
 flaky *ARGS:
     scripts/rust-tests --repeat 5 --busy 2 {{ARGS}}

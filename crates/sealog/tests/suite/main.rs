@@ -16,6 +16,7 @@ mod exposure;
 mod follow;
 mod host;
 mod log;
+mod matrix;
 mod monitoring;
 mod nodes;
 mod operator;
