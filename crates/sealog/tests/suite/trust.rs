@@ -394,6 +394,17 @@ fn a_store_without_its_folder_of_the_log_begins_no_other_history() {
     server.stop();
 }
 
+/// The name of a chain's own log, which is that of the key that its checkpoints are signed with.
+fn chain_log(server: &Running, key: &str) -> String {
+    let (_, overview) = server.get(key, "/tlog/v1/chain");
+    let overview: Value = serde_json::from_str(&overview).unwrap();
+    let origin = overview["origin"].as_str().unwrap().to_owned();
+    assert!(overview["vkey"].as_str().unwrap().starts_with(&format!("{origin}+")), "{overview}");
+    let (code, note) = server.get(key, "/tlog/v1/chain/checkpoint");
+    assert!(code != 200 || note.starts_with(&format!("{origin}\n")), "{note}");
+    origin
+}
+
 /// What a chain whose published end is gone has to go through. `serve` starts the server on what is left.
 fn goes_on_once_the_loss_is_accepted(
     data: &Path,
@@ -403,6 +414,7 @@ fn goes_on_once_the_loss_is_accepted(
     serve: &dyn Fn() -> Running,
 ) {
     let server = serve();
+    let first = chain_log(&server, key);
     let (code, body) = server.post(key);
     assert!(code == 500 && body.contains("event/write_failed"), "{code} {body}");
     let (code, body) = server.get(key, "/readyz");
@@ -431,12 +443,16 @@ fn goes_on_once_the_loss_is_accepted(
     });
     let (_, verdict) = server.get(key, "/v1/events/verify");
     assert!(verdict.contains("\"valid\":true"), "{verdict}");
+    let second = chain_log(&server, key);
     server.stop();
     // It stays so.
     let server = serve();
     assert_eq!(server.post(key).0, 202);
     assert_eq!(metric(&server, key, "sealog_trust_chains_misfit"), Some(0.0));
+    assert_eq!(chain_log(&server, key), second);
     server.stop();
+    // The chain's own log had a larger tree before, so it goes on as another one.
+    assert_eq!(second, format!("{first}/2"));
 }
 
 fn project_of(server: &Running, key: &str) -> String {
