@@ -302,6 +302,12 @@ impl Service {
         });
     }
 
+    /// The old snapshots that are due go.
+    pub fn thin(&self) {
+        let log = self.running().trust.as_ref().expect("the store publishes").trees.store_log();
+        while log.thin(self.clock.now_ms()).unwrap() {}
+    }
+
     /// What the tenant's live events of the current month are counted as.
     pub fn usage(&self) -> u64 {
         let tenant_id = TenantId(Uuid::parse(&self.tenant_id).unwrap());

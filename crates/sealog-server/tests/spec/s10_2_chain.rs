@@ -2,6 +2,7 @@
 
 use sealog_core::event::StoredEvent;
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
+use sealog_testing::postgres::cluster;
 use sealog_trust::checkpoint::Checkpoint;
 use sealog_trust::entry::heads_text;
 use sealog_trust::heads::{Blind, Head, verify_absent, verify_present};
@@ -15,6 +16,7 @@ use sealog_trust::tile::{self, Tile};
 use serde_json::{Value, json};
 
 use crate::harness::*;
+use crate::home::Home;
 use crate::s10_1_tlog::hashes;
 
 fn chain(service: &Service, path: &str, key: &str) -> Response {
@@ -226,6 +228,72 @@ fn old_snapshots_are_for_one_request_a_second_of_a_tenant() {
     service.clock.advance(1000);
     let message = chain(&service, &format!("/head?at={}", index + 1), &service.live);
     message.rejected(404, "tlog/not_found");
+}
+
+#[test]
+fn a_snapshot_that_was_thinned_out_is_gone_and_the_answer_names_the_nearest_that_are_kept() {
+    let service = Service::publishing();
+    service.fill(&service.live, 1);
+    let mut indexes = Vec::new();
+    for _ in 0..4 {
+        service.publish();
+        let newest = number(&chain(&service, "/head", &service.live).ok()["heads"]["index"]);
+        indexes.push(newest);
+    }
+    let ask = |index: u64| {
+        service.clock.advance(1000);
+        chain(&service, &format!("/head?at={index}"), &service.live)
+    };
+    assert_eq!(ask(indexes[1]).status, 200, "nothing is thinned for three days");
+    // Of an hour the last one stays.
+    service.clock.advance(4 * 24 * 3_600_000);
+    service.fill(&service.live, 1);
+    service.publish();
+    service.thin();
+    let newest = number(&chain(&service, "/head", &service.live).ok()["heads"]["index"]);
+    let gone = ask(indexes[1]);
+    let message = gone.rejected(410, "tlog/pruned");
+    let nearest: Vec<u64> = message
+        .trim_start_matches("That snapshot is not kept; the nearest that are kept: ")
+        .trim_end_matches('.')
+        .split(", ")
+        .map(|index| index.parse().unwrap())
+        .collect();
+    assert!(
+        !nearest.is_empty() && nearest.iter().all(|index| (indexes[3]..=newest).contains(index)),
+        "{message}"
+    );
+    for kept in nearest {
+        let answer = ask(kept);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        check_head(&service, &answer.json);
+    }
+    // What was published stays an entry of the log.
+    let index = indexes[1];
+    let size = number(&chain(&service, "/head", &service.live).ok()["store"]["size"]);
+    service.request("GET", &format!("/tlog/v1/store/proof?index={index}&size={size}"), &[], b"").ok();
+}
+
+#[test]
+fn a_published_root_that_is_not_that_of_the_leaves_is_named() {
+    let service = Service::in_home(Home::Database(cluster().database()), |setup| setup.trust = true);
+    let log_ids = service.fill(&service.live, 5);
+    service.publish();
+    assert_eq!(chain(&service, "/verify", &service.live).ok()["valid"], true);
+    let Home::Database(database) = service.home() else { unreachable!("it is on PostgreSQL") };
+    // Events and tiles agree, and what was signed is something else.
+    database.sql(&format!(
+        "UPDATE sealog_log.heads SET root = sha256(root)
+             WHERE chain = (SELECT number FROM sealog_log.published WHERE project_id = '{}')",
+        service.project_id
+    ));
+    let verdict = chain(&service, "/verify", &service.live).ok();
+    let first = service.read(&service.live, &log_ids[0]);
+    let expected = json!({
+        "valid": false, "checked": 1, "first_seq": 1, "last_seq": 1, "leaves_checked": 5,
+        "published_size": 5, "broken_at": 1, "broken_hash": first["hash"], "reason": "root",
+    });
+    assert_eq!(verdict, expected);
 }
 
 #[test]
