@@ -227,7 +227,8 @@ fn words<'t>(text: &'t str, beginning: &'t str) -> impl Iterator<Item = &'t str>
 }
 
 /// Names that stand for others, and those that somebody else sets.
-const NOT_OURS: [&str; 5] = ["SEALOG_A_B", "SEALOG_X_FILE", "SEALOG_SERVICE_", "SEALOG_PORT", "SEALOG_"];
+const NOT_OURS: [&str; 6] =
+    ["SEALOG_A_B", "SEALOG_X_FILE", "SEALOG_SERVICE_", "SEALOG_PORT", "SEALOG_VKEY", "SEALOG_"];
 
 #[test]
 fn every_variable_that_a_page_names_is_a_setting_or_is_read_somewhere() {
