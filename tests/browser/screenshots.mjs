@@ -1,10 +1,13 @@
-// Pictures of the main pages from `sealog demo`: node screenshots.mjs FOLDER. EVENTS is how many events the demo has.
-import { mkdirSync } from "node:fs";
+// Pictures of the main pages from `sealog demo`: node screenshots.mjs FOLDER [MOCK]. EVENTS is how many events the demo
+// has. With MOCK, a folder of pictures NAME-1440-light.png, a sheet for each page that it has: the mock beside the page at
+// 1280, 1920 and 375 px.
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { launch, signedIn, visitor } from "./browser.mjs";
 import { demo } from "./server.mjs";
 
-/// Of what a page shows; the name is that of the file. `open` comes from the page that somebody sees first.
+/// Of what a page shows; the name is that of the file, `mock` that of the mock's. `open` comes from the page that
+/// somebody sees first.
 const SHOTS = [
   { name: "events", open: (page) => go(page, "Events") },
   { name: "event", open: async (page) => {
@@ -15,7 +18,7 @@ const SHOTS = [
   { name: "verification", open: (page) => go(page, "Verification") },
   { name: "exports", open: (page) => go(page, "Exports") },
   { name: "frameworks", open: (page) => go(page, "Frameworks") },
-  { name: "case", open: async (page) => {
+  { name: "case", mock: "dsar-case", open: async (page) => {
     await go(page, "Cases");
     await page.getByRole("row").filter({ hasText: "In progress" }).getByRole("link").first().click();
     await page.getByRole("heading", { level: 1 }).waitFor();
@@ -24,14 +27,18 @@ const SHOTS = [
   { name: "keys", open: (page) => go(page, "API keys") },
 ];
 
+const WIDTHS = [1280, 1920, 375];
+
 const folder = resolve(process.argv[2] ?? "docs/images");
+const mocks = process.argv[3] && resolve(process.argv[3]);
 mkdirSync(folder, { recursive: true });
 const [server, browser] = await Promise.all([demo({ events: Number(process.env.EVENTS ?? 50_000) }), launch()]);
 try {
   const owner = server.people.find((person) => person.role === "owner");
   const cookies = await signedIn(browser, server, owner.address, owner.password);
   await prepare(cookies);
-  for (const { name, open } of SHOTS) {
+  for (const shot of mocks ? SHOTS : []) await sheet(shot, cookies);
+  for (const { name, open } of mocks ? [] : SHOTS) {
     for (const dark of [false, true]) {
       const { context, page } = await visitor(browser, { dark, cookies });
       await page.setViewportSize({ width: 1280, height: 800 });
@@ -48,6 +55,32 @@ try {
 } finally {
   await browser.close();
   await server.stop();
+}
+
+/// The picture of the mock, and the page at each width, all of one height.
+async function sheet({ name, mock = name, open }, cookies) {
+  const file = join(mocks, `${mock}-1440-light.png`);
+  if (!existsSync(file)) return;
+  const pictures = [["mock, 1440 px", readFileSync(file)]];
+  for (const width of WIDTHS) {
+    const { context, page } = await visitor(browser, { cookies });
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await page.goto(`${server.url}/app`);
+    await open(page); // the navigation of a phone is closed
+    await page.setViewportSize({ width, height: width < 500 ? 812 : 1000 });
+    await page.waitForLoadState("load");
+    pictures.push([`${width} px`, await page.screenshot({ animations: "disabled" })]);
+    await context.close();
+  }
+  const figures = pictures.map(([label, bytes]) =>
+    `<figure><img src="data:image/png;base64,${bytes.toString("base64")}"><figcaption>${label}</figcaption></figure>`);
+  const context = await browser.newContext({ viewport: { width: 2200, height: 520 } });
+  const page = await context.newPage();
+  await page.setContent(`<style>body { display: inline-flex; gap: 12px; margin: 12px; font: 13px sans-serif }
+    figure { margin: 0 } img { display: block; height: 460px; border: 1px solid #999 }</style>${figures.join("")}`);
+  const path = join(folder, `${name}-beside-mock.jpg`);
+  await page.locator("body").screenshot({ path, type: "jpeg", quality: 80 });
+  await context.close();
 }
 
 /// A verification and an export, so that there is something to see of them.
