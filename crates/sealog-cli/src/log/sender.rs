@@ -175,9 +175,7 @@ impl Sender {
 
     /// Only what earlier commands have left. With `held`, also batches that may be stored already.
     pub(super) async fn spooled(&mut self, held: bool) -> Result<ExitCode, Failure> {
-        // Where the log_ids themselves are on the terminal, they are progress enough.
-        let is_quiet = self.is_quiet || io::stdout().is_terminal();
-        self.bar = progress::bar(is_quiet, "Sending", Some(self.outbox.waiting()));
+        self.bar = progress::bar(self.is_quiet, "Sending", Some(self.outbox.waiting()));
         while self.outbox.has_queued() || held && !self.outbox.held().is_empty() {
             self.send_spool().await;
             if self.stop.is_begun() || self.must_be_kept() || !held {

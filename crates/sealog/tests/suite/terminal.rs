@@ -8,9 +8,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::support::stage::*;
-use crate::support::{data_dir, sealog, start};
+use crate::support::{data_dir, ended, first_key, sealog, serving, start};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
+use sealog_testing::postgres;
 
 /// What became of a command on a terminal.
 struct Shown {
@@ -102,32 +103,31 @@ fn progress_is_drawn_on_a_terminal_only_and_never_among_the_data() {
     assert_eq!(std::fs::read(shown).unwrap(), std::fs::read(piped).unwrap());
 }
 
+/// Runs a command on a terminal, with and without `--quiet`. `NEW` among its arguments is another name each
+/// time. Only work whose end is known says how long it will take.
+fn shows(stage: &Stage, args: &[&str], env: &[(&str, &str)], doing: &str, left: bool) {
+    for quiet in [None, Some("--quiet")] {
+        let made = stage.path(&format!("made-{}", std::fs::read_dir(stage.path("")).unwrap().count()));
+        let args: Vec<&str> = args.iter().map(|arg| if *arg == "NEW" { &*made } else { *arg }).collect();
+        let mut command = stage.command(&[&args[..], quiet.as_slice()].concat());
+        command.env("SEALOG_OPERATOR_TOKEN", OPERATOR_TOKEN).envs(env.iter().copied());
+        let shown = on_a_terminal(command, "", "");
+        assert_eq!(shown.code, Some(0), "{args:?}: {}", shown.text);
+        assert_eq!(shown.text.contains(doing), quiet.is_none(), "{args:?} {quiet:?}: {}", shown.text);
+        assert_eq!(shown.text.contains(" left"), left && quiet.is_none(), "{args:?}: {}", shown.text);
+    }
+}
+
 #[test]
 fn work_that_may_take_long_shows_how_far_it_is_unless_it_is_quiet() {
     let mut stage = Stage::new();
     let file = stage.path("events.ndjson");
     std::fs::write(&file, lines(300)).unwrap();
-    // Another name for what each run makes.
-    let runs = std::cell::Cell::new(0);
-    let shows = |stage: &Stage, args: &[&str], doing: &str| {
-        for quiet in [None, Some("--quiet")] {
-            runs.set(runs.get() + 1);
-            let made = stage.path(&format!("made-{}", runs.get()));
-            let args: Vec<&str> = args.iter().map(|arg| if *arg == "NEW" { &*made } else { *arg }).collect();
-            let mut command = stage.command(&[&args[..], quiet.as_slice()].concat());
-            command.env("SEALOG_OPERATOR_TOKEN", OPERATOR_TOKEN);
-            let shown = on_a_terminal(command, "", "");
-            assert_eq!(shown.code, Some(0), "{args:?}: {}", shown.text);
-            assert_eq!(shown.text.contains(doing), quiet.is_none(), "{args:?} {quiet:?}: {}", shown.text);
-            if quiet.is_none() {
-                assert!(shown.text.contains(" left"), "how long it will take: {}", shown.text);
-            }
-        }
-    };
+    let shows = |stage: &Stage, args: &[&str], doing: &str| shows(stage, args, &[], doing, true);
     shows(&stage, &["import", &file], "Importing");
     let tenant = stage.events()[0]["tenant_id"].as_str().unwrap().to_owned();
     let data = stage.data.to_str().unwrap().to_owned();
-    let archive = stage.path("made-1.tar");
+    let archive = stage.path("archive.tar");
     shows(&stage, &["tenant", "export", &tenant, "--output", "NEW", "--data-dir", &data], "Exporting");
     let args = ["tenant", "export", &tenant, "--output", &archive, "--data-dir", &data];
     assert_eq!(stage.run(&args).0, Some(0));
@@ -141,6 +141,48 @@ fn work_that_may_take_long_shows_how_far_it_is_unless_it_is_quiet() {
     shows(&stage, &["replicate", "--once", "--from", &url, "--to", "NEW"], "Copying");
     stage.stop();
     shows(&stage, &["copy", "--from", &data, "--to", "NEW"], "Copying");
+}
+
+#[test]
+fn work_on_backups_and_spools_shows_how_far_it_is_unless_it_is_quiet() {
+    let mut stage = Stage::new();
+    let file = stage.path("events.ndjson");
+    std::fs::write(&file, lines(300)).unwrap();
+    assert_eq!(stage.run(&["import", &file]).0, Some(0));
+    stage.stop();
+    assert_eq!(stage.piped(&["log", "--file", "-", "--retries", "0"], &lines(300)).0, Some(5));
+    stage.restart();
+    let shows = |stage: &Stage, args: &[&str], doing: &str| shows(stage, args, &[], doing, true);
+    shows(&stage, &["spool", "send"], "Sending");
+    assert_eq!(stage.events().len(), 600);
+    stage.stop();
+    let (data, backups) = (stage.data.to_str().unwrap().to_owned(), stage.path("backups"));
+    shows(&stage, &["backup", "create", "--data-dir", &data, &backups], "Copying");
+    shows(&stage, &["backup", "verify", &backups], "Verifying");
+    for doing in ["Verifying", "Restoring"] {
+        shows(&stage, &["restore", "--from", &backups, "--to", "NEW"], doing);
+    }
+    // The newest of the last hour stays; that is known to be whole.
+    shows(&stage, &["backup", "prune", "--keep-hourly", "1", &backups], "Removing");
+}
+
+#[test]
+fn work_on_a_database_shows_that_it_goes_on_unless_it_is_quiet() {
+    let stage = Stage::new();
+    let database = postgres::cluster().database();
+    let (url, dir) = (database.url(), stage.path("database"));
+    let env = [("SEALOG_STORE", &*url)];
+    shows(&stage, &["migrate"], &env, "Updating the schema", false);
+    let mut command = serving(sealog(), std::path::Path::new(&dir));
+    command.env("SEALOG_STORE", &url);
+    let server = start(command);
+    assert_eq!(server.post(&first_key(std::path::Path::new(&dir))).0, 202);
+    server.await_drained();
+    server.stop();
+    let heads = stage.path("heads");
+    let (code, _, error) = ended(sealog().args(["backup", "heads", &heads]).envs(env).output().unwrap());
+    assert_eq!(code, Some(0), "{error}");
+    shows(&stage, &["restore", "check", "--heads", &heads], &env, "Verifying", true);
 }
 
 #[test]
