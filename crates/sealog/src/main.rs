@@ -171,6 +171,52 @@ mod tests {
         assert_eq!(without, WITHOUT_QUIET.map(|(name, _)| name));
     }
 
+    /// Verbs for the same. A command has the first of its row, so that whoever knows one noun knows all.
+    const VERBS: [&[&str]; 6] = [
+        &["create", "add", "make", "new"],
+        &["list", "ls", "all"],
+        &["show", "get", "describe", "view", "info"],
+        &["change", "update", "edit", "set", "modify"],
+        &["remove", "delete", "rm", "drop", "destroy"],
+        &["verify", "check", "validate", "test"],
+    ];
+
+    /// Commands with another verb of a row, and what they do instead.
+    const OTHER_VERBS: [(&str, &str); 8] = [
+        (
+            "sealog ops-user add",
+            "adds a person to those who run the instance; `create` makes what belongs to a tenant",
+        ),
+        ("sealog trust new-log", "begins another log; `init` begins the first"),
+        ("sealog restore check", "compares with what was acknowledged; `verify` recomputes hashes"),
+        (
+            "sealog spool drop",
+            "gives events up that were never stored; `remove` takes away what can be made again",
+        ),
+        ("sealog events get", "prints the event as the API's `get` does; `show` explains"),
+        ("sealog check", "says whether a server would start; `verify` recomputes hashes"),
+        ("sealog mail test", "tries a setting"),
+        ("sealog geoip test", "tries a setting"),
+    ];
+
+    #[test]
+    fn a_verb_means_the_same_for_every_noun() {
+        let mut program = super::command();
+        program.build();
+        let mut commands = Vec::new();
+        runnable(&program, "sealog", "no such flag", &mut commands);
+        let is_other = |command: &&str| {
+            let verb = command.rsplit(' ').next().unwrap_or_default();
+            VERBS.iter().any(|row| row[1..].iter().any(|other| verb.split('-').next() == Some(other)))
+        };
+        let others: Vec<&str> = commands.iter().map(String::as_str).filter(is_other).collect();
+        assert_eq!(others, OTHER_VERBS.map(|(name, _)| name));
+        for row in VERBS {
+            let verb = row[0];
+            assert!(commands.iter().any(|command| command.ends_with(&format!(" {verb}"))), "{verb}");
+        }
+    }
+
     /// Words that hashes of index files begin with.
     const NO_COMMANDS: [&str; 2] = ["sealog index salt", "sealog distincts"];
 

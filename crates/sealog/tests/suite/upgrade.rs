@@ -69,7 +69,12 @@ fn an_embedded_store_is_upgraded_by_a_start_and_the_copy_of_its_control_data_lea
                 let server = serve(data);
                 server.await_drained();
                 assert_eq!(server.get("-", "/readyz").0, 200);
-                server.stop();
+                let log = server.begun.clone() + &server.stop();
+                assert!(log.contains("copied the control data of an earlier version aside"), "{log}");
+                for step in made + 1..=wanted {
+                    let said = format!("\"ran a migration step of the control data\",\"step\":{step},");
+                    assert!(log.contains(&said), "{step}: {log}");
+                }
                 assert_eq!(
                     versions(&settings),
                     (Some(0), [("control.db".to_owned(), (wanted, wanted))].into())
