@@ -88,6 +88,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "sealog-service",
             "sealog-server",
             "sealog-dashboard",
+            "sealog-trust",
         ],
     ),
     ("sealog-verify", &["sealog-core", "sealog-trust"]),

@@ -207,7 +207,8 @@ fn published(server: &Running, key: &str) -> u64 {
     overview["published_size"].as_u64().unwrap_or(0)
 }
 
-/// Waits until the signed log covers all that was acknowledged before: the first of two may have been under way.
+/// Waits until the signed log covers all that was acknowledged before: the first of two snapshots may have
+/// been under way.
 fn publish(server: &Running, snapshots: u64) {
     let before = store_size(server);
     eventually("it is published", || store_size(server) >= before + snapshots);

@@ -1,8 +1,8 @@
 //! Who finds out what, attack by attack, on both stores: the table of SECURITY.md is what comes out here.
 //!
-//! The attacker is the operator (`home`): he has the host, the files, the database and the real keys. What he
-//! does is in `attacks`. The detectors are the program itself, on what he has left of the store, and the three
-//! verifiers, on what that program gives them.
+//! The attacker is the operator (`home`): he has the host, the files, the database and the real keys. What
+//! he does is in `attacks`. The detectors are the program itself, on what he has left of the store, and the
+//! three verifiers, on what that program gives them.
 
 mod attacks;
 mod home;
