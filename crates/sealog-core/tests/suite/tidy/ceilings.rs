@@ -13,7 +13,7 @@ const LINES: [(&str, usize); 19] = [
     ("sealog-bench", 6_850),
     ("sealog-cases", 5_700),
     ("sealog-cli", 6_300),
-    ("sealog-client", 4_400),
+    ("sealog-client", 4_500),
     ("sealog-control", 9_400),
     ("sealog-core", 3_800),
     ("sealog-dashboard", 15_900),
