@@ -252,7 +252,8 @@ impl Cluster {
 
     /// Makes or drops a database. Whether it did.
     fn administers(&self, sql: &str) -> bool {
-        // A thousand tests have one each on the shared cluster, and a psql costs more than what it is asked for.
+        // A thousand tests have one each on the shared cluster, and to start psql costs more than the
+        // statement.
         static SESSION: Mutex<Option<Held>> = Mutex::new(None);
         if !SHARED.get().is_some_and(|shared| std::ptr::eq(shared, self)) {
             return self.try_sql("owner", "postgres", sql).status.success();

@@ -29,8 +29,8 @@ impl Stage {
     fn with(change: impl FnOnce(&mut Setup)) -> Stage {
         let mut service = Service::in_home(Home::Database(cluster().database()), change);
         let other = service.new_key(&service.project_id, "live");
-        // A server that is told of a change, be it its own, and then cannot ask whose it was forgets every key.
-        // One that has just started has nothing left to hear of.
+        // A server that hears of a change, be it its own, and then cannot ask whose it was forgets every
+        // key. One that has just started has nothing left to hear of.
         service.restart();
         let log_id = service.log(&service.live, LOGIN);
         Stage { service, other, log_id }
