@@ -3,6 +3,7 @@
 
 mod loops;
 mod opened;
+pub mod proofs;
 pub mod restoring_mark;
 mod service;
 mod settings;

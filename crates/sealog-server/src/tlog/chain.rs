@@ -7,18 +7,19 @@ use std::time::Duration;
 use hyper::header::{HeaderValue, VARY};
 use hyper::{HeaderMap, Response, StatusCode};
 use sealog_core::event::{EVENT_BYTES_MAX, StoredEvent};
-use sealog_core::id::{ChainId, Hash, Mode, RequestId};
+use sealog_core::id::{ChainId, Mode, RequestId};
 use sealog_core::query::Growth;
 use sealog_core::reject::Code;
 use sealog_core::verify::Item;
 use sealog_engine::Trust;
+use sealog_engine::proofs::{NotProven, sealed_leaf};
 use sealog_engine::trees::TreeError;
 use sealog_engine::trust_log::salt_keys::RootKeys;
-use sealog_engine::trust_log::{PublishedHead, StoreLog};
-use sealog_store::{Range, StoreError};
+use sealog_engine::trust_log::PublishedHead;
+use sealog_store::Range;
 use sealog_trust::checkpoint::Checkpoint;
 use sealog_trust::entry::Entry;
-use sealog_trust::leaf::{self, Tag};
+use sealog_trust::leaf::Tag;
 use sealog_trust::note::SigningKey;
 use serde_json::json;
 
@@ -165,9 +166,8 @@ impl Chain<'_> {
 
     /// Of its salts. Nothing before its first leaf.
     pub(super) async fn root_keys(&self) -> Result<Option<RootKeys>, Failure> {
-        let (trees, chain) = (Arc::clone(&self.published.trust.trees), self.chain);
-        let find = move |_: &StoreLog| Ok::<_, StoreError>(trees.salts().find(&[chain])?.remove(&chain));
-        self.published.read(find).await
+        let keys = self.published.trust.root_keys(self.published.payer, self.chain).await;
+        keys.map_err(|error| self.published.failed(&error))
     }
 
     /// Whether the head is that of the tree which the keys name. An accepted loss makes a key, then cuts the
@@ -208,11 +208,23 @@ impl Chain<'_> {
 
     /// What a read of the tree gave, which may be smaller than what was published while it is built again.
     pub(super) async fn of_tree<T>(&self, read: Result<T, TreeError>) -> Result<T, Failure> {
-        match read {
-            Ok(read) => Ok(read),
-            Err(TreeError::NotYet { .. }) => Err(self.not_yet().await),
-            Err(error) => Err(self.tree_failed(&error)),
-        }
+        self.proven(read.map_err(NotProven::from)).await
+    }
+
+    pub(super) async fn proven<T>(&self, read: Result<T, NotProven>) -> Result<T, Failure> {
+        Err(match read {
+            Ok(read) => return Ok(read),
+            Err(NotProven::NotYet) => self.not_yet().await,
+            Err(NotProven::Unknown) => not_found("No signed tree has a snapshot at this index."),
+            Err(NotProven::Pruned { before, after }) => {
+                let kept: Vec<String> = [before, after].iter().flatten().map(u64::to_string).collect();
+                let message =
+                    format!("That snapshot is not kept; the nearest that are kept: {}.", kept.join(", "));
+                Failure::new(Code::TlogPruned, message)
+            }
+            Err(NotProven::Store(error)) => self.published.failed(&error),
+            Err(NotProven::Broken(why)) => self.failed(&why),
+        })
     }
 
     /// Says when the next snapshot is due.
@@ -251,13 +263,6 @@ impl Chain<'_> {
         response.headers_mut().insert(VARY, HeaderValue::from_static("authorization"));
         response
     }
-}
-
-/// The commitment to an event's private fields and its leaf hash. Nothing if its salt was erased.
-pub(super) fn sealed_leaf(event: &StoredEvent, keys: &RootKeys) -> Option<(Hash, Hash)> {
-    let (salts, _) = keys.at(event.sealed.chain_seq)?;
-    let private = leaf::private_commitment(&salts.salt(event.sealed.chain_seq)?, &event.annotations).ok()?;
-    Some((private, leaf::leaf_hash(event, &private).ok()?))
 }
 
 /// The name of the chain's log. It is another one after each accepted loss, since the log before it had a

@@ -8,6 +8,7 @@ use sealog_core::id::Hash;
 use sealog_core::query::SeqRange;
 use sealog_core::reject::Code;
 use sealog_core::verify::{Item, Verdict};
+use sealog_engine::proofs::sealed_leaf;
 use sealog_engine::trust_log::PublishedHead;
 use sealog_engine::trust_log::salt_keys::RootKeys;
 use sealog_store::pool::Lane;
@@ -17,7 +18,7 @@ use sealog_trust::merkle::verify_range;
 use sealog_trust::tile::{WIDTH, put_entry};
 use serde_json::{Value, json};
 
-use super::chain::{Chain, KEPT, sealed_leaf};
+use super::chain::{Chain, KEPT};
 use super::published::{bytes, not_found, parse_tile};
 use crate::respond::{self, Answer, Failure};
 

@@ -5,37 +5,21 @@ use hyper::StatusCode;
 use sealog_core::hex;
 use sealog_core::id::{Hash, Ulid};
 use sealog_core::query::{HeadQuery, NamedEvent, ProofFormat, ProofQuery, TreeRange};
-use sealog_core::reject::{Code, Reject};
-use sealog_engine::trust_log::{AtSnapshot, Found, HeadProof, Signed};
-use sealog_trust::heads::Blind;
-use sealog_trust::note::Note;
-use sealog_trust::proof::{self, EventProof, HeadPath, Private, TlogProof};
+use sealog_core::reject::Reject;
+use sealog_engine::proofs::{NotProven, Present, Snapshot};
+use sealog_engine::trust_log::{Found, HeadProof};
+use sealog_trust::proof::{self, HeadPath};
 use sealog_trust::salt::SaltKey;
 use sealog_trust::text::base64;
 use serde_json::{Value, json};
 
-use super::chain::{Chain, sealed_leaf};
+use super::chain::Chain;
 use super::published::{hashes, not_found};
 use crate::limits::Counted;
 use crate::respond::{self, Answer, Failure};
 
 /// Old snapshots that a tenant may ask for in a second.
 const SNAPSHOTS_PER_S: u32 = 1;
-
-/// A snapshot, what it says of a chain, and the way from its entry to a signed checkpoint.
-struct Snapshot {
-    head: HeadProof,
-    signed: Signed,
-    path: Vec<Hash>,
-}
-
-/// The head of a chain in a snapshot that has it.
-struct Present {
-    size: u64,
-    root: Hash,
-    blind: Blind,
-    path: Vec<Hash>,
-}
 
 /// `GET /tlog/v1/chain/head`.
 pub(super) async fn head(of: &Chain<'_>, query: &str) -> Answer {
@@ -46,16 +30,17 @@ pub(super) async fn head(of: &Chain<'_>, query: &str) -> Answer {
     if at.is_some() && !of.app.limits.admit(counted, SNAPSHOTS_PER_S, now_ms) {
         return Err(Reject::RateLimit.into());
     }
-    let Snapshot { head, signed, path } = snapshot(of, at).await?;
-    let HeadProof { index, time_ms, trie_root, found } = head;
-    let store = store_json(&signed, &path);
+    let snapshot = of.published.trust.snapshot(of.published.payer, of.tag, at).await;
+    let snapshot = of.proven(snapshot).await?;
+    let HeadProof { index, time_ms, trie_root, found } = snapshot.head.clone();
+    let store = store_json(&snapshot);
     let mut heads = json!({ "index": index, "time": time_ms, "root": base64(&trie_root.0) });
     let (present, chain) = match found {
         Found::Present { size, root, blind, path: trie } => {
             if format == ProofFormat::TlogProof {
                 let head = HeadPath { time_ms, blind, path: trie };
                 let extra = proof::HeadProof { tag: of.tag, size, root, head }.to_string();
-                return file(of, extra, index, path, &signed);
+                return file(of, of.proven(snapshot.file(extra)).await?);
             }
             heads["blind"] = hex::encode(&blind.0).into();
             heads["path"] = hashes(&trie).into();
@@ -97,34 +82,25 @@ pub(super) async fn event(of: &Chain<'_>, query: &str) -> Answer {
         }
     };
     let event = event.ok_or_else(missing)?;
-    let seq = event.sealed.chain_seq;
-    let (snapshot, present) = present(of, seq).await?;
-    let trees = &of.published.trust.trees;
-    let path = of.of_tree(trees.inclusion(of.chain, seq, present.size).await).await?;
-    let leaf = of.of_tree(trees.leaves(of.chain, seq, seq).await).await?;
-    let keys = of.known_root_keys().await?;
-    let salt = keys.at(seq).and_then(|(salts, _)| salts.salt(seq));
-    let private = sealed_leaf(&event, &keys).map(|(private, _)| private);
-    let private = private.ok_or_else(|| of.failed(&format_args!("event {seq} has no leaf")))?;
-    let salt = salt.filter(|_| of.reads_events);
+    let proven = match of.published.trust.prove(of.published.payer, of.chain, &event).await {
+        Err(NotProven::NotYet) if of.acknowledged().await? < event.sealed.chain_seq => return Err(missing()),
+        proven => of.proven(proven).await?,
+    };
     if format == ProofFormat::TlogProof {
-        let Present { size, blind, path: trie, .. } = present;
-        let head = HeadPath { time_ms: snapshot.head.time_ms, blind, path: trie };
-        let private = salt.map_or(Private::Commitment(private), Private::Salt);
-        let extra = EventProof { mode: of.chain.mode, chain_seq: seq, private, size, path, head }.to_string();
-        return file(of, extra, snapshot.head.index, snapshot.path, &snapshot.signed);
+        return file(of, of.proven(proven.file(of.reads_events)).await?);
     }
+    let salt = proven.salt.as_ref().filter(|_| of.reads_events);
     let body = json!({
         "log_id": event.sealed.log_id.to_string(),
-        "chain_seq": seq,
+        "chain_seq": proven.seq,
         "mode": of.chain.mode.as_str(),
         "tag": of.tag.to_string(),
         "salt": salt.map(|salt| hex::encode(&salt.0)),
-        "private": private.to_string(),
-        "leaf": leaf.first().map(|leaf| base64(&leaf.0)),
-        "chain": chain_json(&present, &path),
-        "heads": heads_json(&snapshot.head, &present),
-        "store": store_json(&snapshot.signed, &snapshot.path),
+        "private": proven.private.to_string(),
+        "leaf": proven.leaf.map(|leaf| base64(&leaf.0)),
+        "chain": chain_json(&proven.head, &proven.path),
+        "heads": heads_json(&proven.snapshot.head, &proven.head),
+        "store": store_json(&proven.snapshot),
     });
     Ok(of.private(respond::json(StatusCode::OK, body.to_string()), "no-store"))
 }
@@ -143,7 +119,7 @@ pub(super) async fn range(of: &Chain<'_>, query: &str) -> Answer {
         "tag": of.tag.to_string(),
         "chain": chain_json(&present, &path),
         "heads": heads_json(&snapshot.head, &present),
-        "store": store_json(&snapshot.signed, &snapshot.path),
+        "store": store_json(&snapshot),
         "salts": null,
     });
     if of.reads_events {
@@ -164,52 +140,16 @@ pub(super) async fn range(of: &Chain<'_>, query: &str) -> Answer {
 
 /// The newest snapshot, whose head of the chain has the event. Otherwise the event is not there, or not yet.
 async fn present(of: &Chain<'_>, seq: u64) -> Result<(Snapshot, Present), Failure> {
-    let snapshot = match snapshot(of, None).await {
-        Err(failure) if failure.code() == Code::TlogNotFound => None,
-        snapshot => Some(snapshot?),
-    };
-    let found = snapshot.and_then(|snapshot| match &snapshot.head.found {
-        Found::Present { size, root, blind, path } if *size >= seq => {
-            let present = Present { size: *size, root: *root, blind: *blind, path: path.clone() };
-            Some((snapshot, present))
+    match of.published.trust.snapshot_with(of.published.payer, of.tag, seq).await {
+        Err(NotProven::NotYet) if of.acknowledged().await? < seq => {
+            Err(not_found("The chain has no such event."))
         }
-        _ => None,
-    });
-    match found {
-        Some(found) => Ok(found),
-        None if of.acknowledged().await? < seq => Err(not_found("The chain has no such event.")),
-        None => Err(of.not_yet().await),
-    }
-}
-
-async fn snapshot(of: &Chain<'_>, at: Option<u64>) -> Result<Snapshot, Failure> {
-    let tag = of.tag;
-    let read = of.published.read(move |log| {
-        let head = match log.head_proof(tag, at)? {
-            AtSnapshot::Is(head) => head,
-            AtSnapshot::Unknown => return Ok(AtSnapshot::Unknown),
-            AtSnapshot::Pruned { before, after } => return Ok(AtSnapshot::Pruned { before, after }),
-        };
-        let Some(signed) = log.newest()? else { return Ok(AtSnapshot::Unknown) };
-        let path = log.inclusion(head.index, signed.tree.size)?;
-        Ok(path.map_or(AtSnapshot::Unknown, |path| AtSnapshot::Is(Snapshot { head, signed, path })))
-    });
-    match read.await? {
-        AtSnapshot::Is(snapshot) => Ok(snapshot),
-        AtSnapshot::Unknown => Err(not_found("No signed tree has a snapshot at this index.")),
-        AtSnapshot::Pruned { before, after } => {
-            let kept: Vec<String> = [before, after].iter().flatten().map(u64::to_string).collect();
-            let message =
-                format!("That snapshot is not kept; the nearest that are kept: {}.", kept.join(", "));
-            Err(Failure::new(Code::TlogPruned, message))
-        }
+        present => of.proven(present).await,
     }
 }
 
 /// A file of C2SP `tlog-proof`.
-fn file(of: &Chain<'_>, extra: String, index: u64, path: Vec<Hash>, signed: &Signed) -> Answer {
-    let checkpoint = Note::parse(signed.note.as_bytes()).map_err(|error| of.failed(&error))?;
-    let file = TlogProof { extra: Some(extra.into_bytes()), index, path, checkpoint }.to_string();
+fn file(of: &Chain<'_>, file: String) -> Answer {
     Ok(of.private(respond::with_type(StatusCode::OK, "text/plain; charset=utf-8", file), "no-store"))
 }
 
@@ -227,11 +167,11 @@ fn heads_json(head: &HeadProof, present: &Present) -> Value {
     })
 }
 
-fn store_json(signed: &Signed, path: &[Hash]) -> Value {
+fn store_json(snapshot: &Snapshot) -> Value {
     json!({
-        "size": signed.tree.size,
-        "root": base64(&signed.tree.root.0),
-        "path": hashes(path),
-        "checkpoint": signed.note,
+        "size": snapshot.signed.tree.size,
+        "root": base64(&snapshot.signed.tree.root.0),
+        "path": hashes(&snapshot.path),
+        "checkpoint": snapshot.signed.note,
     })
 }
