@@ -58,7 +58,7 @@ citus DIR:
 
 # What runs the built program from outside, two at a time: each waits a good part of its time.
 _clients: _sealog
-    scripts/beside "just tools sdk" "just browser fuzz-quick"
+    scripts/beside "just tools sdk" "just fuzz-quick browser"
 
 # The verifiers in other languages, and the vectors through each, torchwood's in Go among them; the examples of the formats; whether the fuzzer sees what is wrong.
 tools:
