@@ -90,6 +90,7 @@ export const NOT_PAGES = [
   "/",
   "/app/static/{hash}/{file}",
   "/app/p/{project}/{mode}/events/{log_id}/hashed.txt",
+  "/app/p/{project}/{mode}/events/{log_id}/proof.txt",
   "/app/p/{project}/{mode}/tail",
   "/app/p/{project}/{mode}/verify/{run}/report.json",
   "/app/p/{project}/{mode}/verify/{run}/report.txt",

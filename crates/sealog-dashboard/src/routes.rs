@@ -71,6 +71,7 @@ static ROUTES: &[Route<Dashboard>] = rows! {
     GET "/app/p/{project}/{mode}/events" Needs::Member(Capability::ReadEvents) => events::show;
     GET "/app/p/{project}/{mode}/events/{log_id}" Needs::Member(Capability::ReadEvents) => event::show;
     GET "/app/p/{project}/{mode}/events/{log_id}/hashed.txt" Needs::Member(Capability::ReadEvents) => event::hashed;
+    GET "/app/p/{project}/{mode}/events/{log_id}/proof.txt" Needs::Member(Capability::ReadEvents) => event::proof;
     GET "/app/p/{project}/{mode}/verify" Needs::Member(Capability::Verify) => verification::show;
     POST "/app/p/{project}/{mode}/verify/start" Needs::Member(Capability::Verify) => verification::start;
     GET "/app/p/{project}/{mode}/verify/all" Needs::Member(Capability::Verify) => verification_all::show;

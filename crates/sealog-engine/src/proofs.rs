@@ -8,7 +8,7 @@ use sealog_core::id::{ChainId, Hash};
 use sealog_store::StoreError;
 use sealog_store::pool::Payer;
 use sealog_tlog::log::salt_keys::RootKeys;
-use sealog_tlog::log::{AtSnapshot, Found, HeadProof, Signed, StoreLog};
+use sealog_tlog::log::{AtSnapshot, Found, HeadProof, PublishedHead, Signed, StoreLog};
 use sealog_tlog::trees::TreeError;
 use sealog_trust::heads::Blind;
 use sealog_trust::leaf::{self, Tag};
@@ -137,6 +137,16 @@ impl Trust {
         let (private, _) =
             sealed_leaf(event, &keys).ok_or_else(|| NotProven::Broken(format!("event {seq} has no leaf")))?;
         Ok(ProvenEvent { chain, seq, snapshot, head, path, leaf, private, salt })
+    }
+
+    /// The newest published head of a chain; nothing before the first.
+    pub async fn published_head(
+        &self,
+        payer: Payer,
+        chain: ChainId,
+    ) -> Result<Option<PublishedHead>, StoreError> {
+        let tag = Tag::of(chain);
+        self.read(payer, move |log| log.published_head(tag)).await
     }
 
     /// Of a chain's salts. Nothing before its first leaf.

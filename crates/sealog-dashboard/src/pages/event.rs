@@ -25,6 +25,7 @@ use crate::capability::Capability;
 use crate::layout::{Current, Shell};
 use crate::pages::context::Context;
 use crate::pages::found::within;
+use crate::pages::published::{self, Newest};
 use crate::pages::{copy_as, query_bar};
 use crate::problem::Problem;
 use crate::request::{Asked, query_encoded, rendered};
@@ -71,6 +72,8 @@ struct Page<'a> {
     hashed_bytes: String,
     hashed_href: String,
     shell_line: String,
+    /// Whether the signed log has it: in words, and where the proof is.
+    published: Option<(String, Option<String>)>,
     context: Context,
     /// A verification of the events around it, for those who may.
     verify: Option<String>,
@@ -109,6 +112,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let (chain, event) = find(&app, &asked).await?;
     let around = around(&app, &asked, chain, &event).await?;
     let context = Context::read(&app, &asked, chain, &event).await?;
+    let published = published(&app, &asked, chain, &event).await;
     let neighbours = around.iter().map(|event| event.sealed.chain_seq);
     // What waits for a record must not keep others from reading.
     drop(reading);
@@ -118,7 +122,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let page = {
         let (app, asked) = (Arc::clone(&app), Arc::clone(&asked));
         move || {
-            let page = page(&app, &asked, &event, &around, context);
+            let page = Page { published, ..page(&app, &asked, &event, &around, context) };
             if page.is_part { rendered(&page.as_event()) } else { rendered(&page) }
         }
     };
@@ -136,12 +140,47 @@ pub(crate) async fn hashed(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Res
     // What waits for a record must not keep others from reading.
     drop(reading);
     seal(&app, &asked, chain, &event, BTreeSet::new()).await?;
-    let name = format!("attachment; filename=\"{}.txt\"", event.sealed.log_id);
-    let mut response = Response::new(Body::from(preimage(&event)));
+    Ok(file(event.sealed.log_id, "txt", preimage(&event)))
+}
+
+/// That the event is in the signed log, in the format of C2SP, as a file.
+pub(crate) async fn proof(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Response, Problem> {
+    let reading = app.reads.acquire(asked.place().tenant.id).await;
+    let (chain, event) = find(&app, &asked).await?;
+    let trust = published::log_of(&app, &asked, chain).ok_or(Problem::not_found())?;
+    let proven = trust.prove(chain.into(), chain, &event).await.and_then(|proven| proven.file(true));
+    drop(reading);
+    let text = proven.map_err(published::problem)?;
+    seal(&app, &asked, chain, &event, BTreeSet::new()).await?;
+    Ok(file(event.sealed.log_id, "tlog-proof", text))
+}
+
+fn file(log_id: Ulid, ending: &str, text: String) -> Response {
+    let name = format!("attachment; filename=\"{log_id}.{ending}\"");
+    let mut response = Response::new(Body::from(text));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(CONTENT_DISPOSITION, HeaderValue::try_from(name).expect("letters and digits"));
-    Ok(response)
+    response
+}
+
+async fn published(
+    app: &Dashboard,
+    asked: &Asked,
+    chain: ChainId,
+    event: &StoredEvent,
+) -> Option<(String, Option<String>)> {
+    let trust = published::log_of(app, asked, chain)?;
+    Some(match Newest::of(trust, chain).await {
+        Newest::Has(last, when) if event.sealed.chain_seq <= last => {
+            let proof = format!("{}/proof.txt", asked.path);
+            (format!("In the signed log, as of the snapshot of {when}."), Some(proof))
+        }
+        Newest::Has(..) | Newest::Nothing => {
+            ("Not in the signed log yet. The next snapshot has it.".into(), None)
+        }
+        Newest::Unreadable => ("The signed log cannot be read at the moment.".into(), None),
+    })
 }
 
 /// Missing, malformed, of another project, or outside of what the membership shows: one answer.
@@ -268,6 +307,7 @@ fn page<'a>(
         hashed_bytes: number(hashed.len() as u64),
         hashed_href: format!("{}/hashed.txt", asked.path),
         shell_line: shell_line(&hashed, sealed.log_id),
+        published: None,
         hashed: shown(&visible(beginning(&hashed, SHOWN_BYTES_MAX).0), hashed.len() <= SHOWN_BYTES_MAX),
         has_hidden: beginning(&hashed, SHOWN_BYTES_MAX).0.chars().any(is_hidden),
         action,

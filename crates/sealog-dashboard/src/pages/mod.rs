@@ -45,6 +45,7 @@ pub(crate) mod overview_figures;
 pub(crate) mod overview_side;
 pub(crate) mod permalink;
 pub(crate) mod projects;
+pub(crate) mod published;
 pub(crate) mod query_bar;
 pub(crate) mod reset;
 pub(crate) mod saved_views;

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::app::Dashboard;
 use crate::layout::{Current, Shell};
+use crate::pages::published::{self, Newest};
 use crate::place::is_window;
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
@@ -53,6 +54,8 @@ struct Page<'a> {
     cells: Vec<CellShown>,
     width: usize,
     counts: [(&'static str, &'static str, usize); 4],
+    /// What the signed log has of the chain, and the key of that log.
+    log: Option<(String, String)>,
     runs: Vec<Row>,
     older: Option<String>,
     chosen: &'static str,
@@ -189,6 +192,7 @@ impl<'a> Page<'a> {
             width: cells.len() * CELL_WIDTH,
             cells: cells.iter().enumerate().map(|(at, cell)| shown(&here, at, cell)).collect(),
             counts,
+            log: log(app, asked, chain).await,
             runs: listed.into_iter().map(row).collect(),
             older,
             chosen: if asked.field("range") == "window" || !from.is_empty() { "window" } else { "all" },
@@ -200,6 +204,23 @@ impl<'a> Page<'a> {
             here,
         })
     }
+}
+
+/// Nothing before the log has begun.
+async fn log(app: &Dashboard, asked: &Asked, chain: ChainId) -> Option<(String, String)> {
+    let trust = published::log_of(app, asked, chain)?;
+    let vkey = trust.vkey().await.ok().flatten()?;
+    let state = match Newest::of(trust, chain).await {
+        Newest::Has(last, when) => {
+            format!(
+                "The signed log has #1 to #{}, as of the snapshot of {when}. The page of an event has its proof.",
+                number(last)
+            )
+        }
+        Newest::Nothing => "The signed log has nothing of this chain yet.".into(),
+        Newest::Unreadable => "The signed log cannot be read at the moment.".into(),
+    };
+    Some((state, vkey))
 }
 
 /// `from 1 Nov 2026 until 30 Nov 2026`

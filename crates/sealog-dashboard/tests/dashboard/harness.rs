@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,7 +19,10 @@ use sealog_core::plan::Billing;
 use sealog_core::query::Filter;
 use sealog_dashboard::ops::{Console, Instance, Room};
 use sealog_dashboard::{Config, Dashboard, Pages};
-use sealog_engine::{Service, Settings};
+use sealog_engine::trees::Trees;
+use sealog_engine::trust_log::keys::{KeyFile, Origin as KeyOrigin};
+use sealog_engine::trust_log::{Settings as SignerSettings, Signer};
+use sealog_engine::{Begins, Service, Settings, Trust};
 use sealog_service::evidence::search::Work;
 use sealog_service::evidence::verification::Schedule;
 use sealog_service::people::admin::Admin;
@@ -31,11 +35,15 @@ use sealog_store::reference::ReferenceStore;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Append, Appended, List, Store};
 use sealog_testing::doubtful::DoubtfulStore;
+use sealog_testing::eventually;
+use sealog_tlog::BuiltHeads;
 use tower_service::Service as _;
 
 use sealog_testing::{MORNING_MS, StillWorld};
 
 pub const HOME: &str = "http://127.0.0.1:8080";
+/// Of the signed log.
+const INTERVAL_MS: u64 = 60_000;
 pub const PASSWORD: &str = "correct horse battery";
 /// Pieces that a search of a page looks through, of up to 256 events or a megabyte.
 pub const SEARCH_STEPS: u32 = 8;
@@ -103,9 +111,22 @@ pub struct Stage {
     pages: Pages,
     router: Router,
     runtime: tokio::runtime::Runtime,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
     /// Dropped last, and removed then.
     _database: Option<sealog_testing::postgres::Database>,
+}
+
+fn signing(dir: &Path) -> SignerSettings {
+    let key = |name| Some(KeyFile { path: dir.join(name), origin: KeyOrigin::Made });
+    SignerSettings {
+        log_key: key("log.key"),
+        service_key: key("service.key"),
+        origin: None,
+        host: Some("log.example".into()),
+        state_copy: None,
+        interval_s: INTERVAL_MS / 1000,
+        max_delay_s: 600,
+    }
 }
 
 impl Stage {
@@ -132,7 +153,30 @@ impl Stage {
         };
         let store = EmbeddedStore::open(dir.path(), &options).unwrap();
         let control = Control::embedded(&store).unwrap();
-        Stage::over(Arc::new(store), control, dir, app_url, sealing, has_mail)
+        Stage::over(Arc::new(store), control, dir, app_url, sealing, has_mail, None)
+    }
+
+    /// With a signed log, which has what [`Stage::publish`] publishes.
+    pub fn with_log() -> Stage {
+        let (dir, sealing) = (tempfile::tempdir().unwrap(), StillWorld::new());
+        let store = Arc::new(EmbeddedStore::open(dir.path(), &sealog_testing::small(&sealing)).unwrap());
+        let control = Control::embedded(&store).unwrap();
+        let trees = Trees::embedded(&store, Arc::clone(&sealing) as _).unwrap();
+        Stage::over(store, control, dir, &format!("{HOME}/app"), sealing, true, Some(trees))
+    }
+
+    /// All that was acknowledged gets into the signed log.
+    pub fn publish(&self) {
+        let trees = &self.service.trust().expect("the stage has a log").trees;
+        self.sealing.advance(INTERVAL_MS);
+        let (now_ms, log) = (self.sealing.now_ms(), Arc::new(trees.store_log()));
+        let world = Arc::clone(&self.sealing) as _;
+        let signer = Signer::open(Arc::clone(&log), signing(self.dir.path()), world, None).unwrap();
+        let heads = BuiltHeads::new(Arc::clone(trees), Arc::clone(&log), self.runtime.handle().clone());
+        eventually("it is published", || {
+            signer.turn(&heads).unwrap();
+            log.place().unwrap().is_some_and(|place| place.heads_ms >= now_ms)
+        });
     }
 
     pub fn on_postgres() -> Stage {
@@ -141,7 +185,7 @@ impl Stage {
         let control = Control::on_postgres(&store).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let app_url = format!("{HOME}/app");
-        let stage = Stage::over(Arc::new(store), control, dir, &app_url, sealing, true);
+        let stage = Stage::over(Arc::new(store), control, dir, &app_url, sealing, true, None);
         Stage { _database: Some(database), ..stage }
     }
 
@@ -157,7 +201,7 @@ impl Stage {
         let (dir, sealing) = (tempfile::tempdir().unwrap(), StillWorld::new());
         let store = Arc::new(ReferenceStore::new(Arc::clone(&sealing) as _));
         let (shared, app_url) = (Arc::clone(&store) as _, format!("{HOME}/app"));
-        (Stage::over(shared, Control::in_memory(), dir, &app_url, sealing, true), store)
+        (Stage::over(shared, Control::in_memory(), dir, &app_url, sealing, true, None), store)
     }
 
     fn over(
@@ -167,6 +211,7 @@ impl Stage {
         app_url: &str,
         sealing: Arc<StillWorld>,
         has_mail: bool,
+        trees: Option<Trees>,
     ) -> Stage {
         let doubtful = DoubtfulStore::new(store);
         let store: Arc<dyn Store> = Arc::clone(&doubtful) as _;
@@ -183,6 +228,11 @@ impl Stage {
         settings.smtp = has_mail.then(|| Smtp {
             relay: Relay::parse("smtp://mail.example").unwrap(),
             from: Sender::parse("log@example.org").unwrap(),
+        });
+        settings.trust = trees.map(|trees| {
+            let opened = (Arc::clone(&store), Arc::clone(&control));
+            let world = Arc::clone(&sealing) as _;
+            Arc::new(Trust::open(trees, opened, None, signing(dir.path()), world, Begins::AtStart).unwrap())
         });
         let world = Arc::clone(&clock) as _;
         let service = Service::new(Arc::clone(&store), Arc::clone(&control), world, settings);
@@ -225,7 +275,7 @@ impl Stage {
             router: pages.router(),
             pages,
             runtime,
-            _dir: dir,
+            dir,
             _database: None,
         }
     }

@@ -67,6 +67,7 @@ const EXPECTED: &[(&str, &str, bool, &[Role])] = &[
     ("GET", "/app/p/{project}/{mode}/events", false, ALL),
     ("GET", "/app/p/{project}/{mode}/events/{log_id}", false, ALL),
     ("GET", "/app/p/{project}/{mode}/events/{log_id}/hashed.txt", false, ALL),
+    ("GET", "/app/p/{project}/{mode}/events/{log_id}/proof.txt", false, ALL),
     ("GET", "/app/p/{project}/{mode}/verify", false, ALL),
     ("POST", "/app/p/{project}/{mode}/verify/start", false, ALL),
     ("GET", "/app/p/{project}/{mode}/verify/all", false, ALL),
@@ -222,7 +223,9 @@ fn walk(stage: &Stage) {
                     !answer.location().is_some_and(|to| to.starts_with("/app/sign-in?next=")),
                     "{route:?}"
                 );
-                assert!(answer.status != 404 || is_form || path.contains("static"), "{role:?}: {route:?}");
+                // Of what is not there: a file of that name, a log on this stage.
+                let is_nowhere = path.contains("static") || path.ends_with("/proof.txt");
+                assert!(answer.status != 404 || is_form || is_nowhere, "{role:?}: {route:?}");
             } else {
                 answer.is_problem(403, "auth/not_allowed");
             }

@@ -7,7 +7,7 @@ use sealog_store::verify;
 use crate::harness::*;
 
 fn stage() -> Stage {
-    let stage = Stage::new();
+    let stage = Stage::with_log();
     stage.tenant(1);
     stage.member(1, 1, Role::Owner);
     stage.member(2, 1, Role::Auditor);
@@ -18,6 +18,7 @@ fn stage() -> Stage {
 /// Every page that an auditor can see.
 fn pages(stage: &Stage) -> Vec<(String, &'static str)> {
     let log_id = stage.append(live(1), r#"{"action":"user.login"}"#);
+    stage.publish();
     let mut owner = stage.signed_in(1);
     let run = owner.post(&format!("{}/start", verify_path(1)), &[]).location().unwrap();
     stage.work();
@@ -31,6 +32,7 @@ fn pages(stage: &Stage) -> Vec<(String, &'static str)> {
         (events_path(1), "sealog.events_viewed"),
         (format!("{}/{log_id}", events_path(1)), "sealog.event_viewed"),
         (format!("{}/{log_id}/hashed.txt", events_path(1)), "sealog.event_viewed"),
+        (format!("{}/{log_id}/proof.txt", events_path(1)), "sealog.event_viewed"),
         (format!("/app/o/{}/keys", tenant_id(1)), "sealog.page_viewed"),
         (events_path(1).replace("/events", ""), "sealog.page_viewed"),
         (events_path(1).replace("/events", "/views"), "sealog.page_viewed"),

@@ -195,6 +195,46 @@ fn an_auditor_verifies_what_the_window_shows_and_sees_no_other_run() {
 
 /// Nine events, about a minute apart, of which an auditor sees #4 to #6; and what each is: its log_id, time
 /// and hash.
+/// A proof tells how many events the chain has.
+#[test]
+fn the_signed_log_is_shown_of_live_chains_to_who_sees_all_of_them() {
+    let stage = Stage::with_log();
+    stage.tenant(1);
+    stage.member(1, 1, Role::Owner);
+    let log_id = stage.append(live(1), r#"{"action":"user.login"}"#);
+    let at = stage.wait(stage.store.get(live(1), log_id)).unwrap().unwrap().timestamp_ms;
+    let grants = Grants { projects: Some(vec![project_id(1)]), from_ms: Some(at), until_ms: None };
+    stage.member_with(2, 1, Role::Auditor, grants, None);
+    stage.with_authenticator(2);
+    let event = format!("{}/{log_id}", events_path(1));
+    let proof = format!("{event}/proof.txt");
+
+    let mut owner = stage.signed_in(1);
+    let page = owner.get(&event);
+    page.shows("Not in the signed log yet.");
+    assert!(!page.has("proof.txt"), "there is none");
+    owner.get(&proof).is_problem(404, "tlog/not_yet");
+    owner
+        .get(&verify_path(1))
+        .shows("The signed log has nothing of this chain yet.")
+        .shows("log.example/")
+        .shows("could still rewrite history");
+    let of_test = verify_path(1).replace("/live/", "/test/");
+    assert!(!owner.get(&of_test).has("Signed log"), "test chains have no trees");
+
+    stage.publish();
+    owner.get(&event).shows("In the signed log, as of the snapshot of").shows("/proof.txt\"");
+    assert!(owner.get(&proof).text().starts_with("c2sp.org/tlog-proof@v1"));
+    owner.get(&verify_path(1)).shows("The signed log has #1 to #1");
+
+    let mut auditor = stage.signed_in(2);
+    for path in [&event, &verify_path(1)] {
+        let page = auditor.get(path);
+        assert!(page.status == 200 && !page.has("igned log"), "{path}");
+    }
+    auditor.get(&proof).is_problem(404, "request/not_found");
+}
+
 fn windowed() -> (Stage, Vec<[String; 3]>) {
     let stage = Stage::new();
     stage.tenant(1);

@@ -14,8 +14,8 @@ use sealog_core::verify::Item;
 use sealog_engine::Trust;
 use sealog_engine::proofs::{NotProven, sealed_leaf};
 use sealog_engine::trees::TreeError;
-use sealog_engine::trust_log::salt_keys::RootKeys;
 use sealog_engine::trust_log::PublishedHead;
+use sealog_engine::trust_log::salt_keys::RootKeys;
 use sealog_store::Range;
 use sealog_trust::checkpoint::Checkpoint;
 use sealog_trust::entry::Entry;
@@ -146,8 +146,8 @@ impl<'a> Chain<'a> {
 impl Chain<'_> {
     /// The newest published head; nothing before the first.
     pub(super) async fn newest(&self) -> Result<Option<PublishedHead>, Failure> {
-        let tag = self.tag;
-        self.published.read(move |log| log.published_head(tag)).await
+        let head = self.published.trust.published_head(self.published.payer, self.chain).await;
+        head.map_err(|error| self.published.failed(&error))
     }
 
     pub(super) async fn published_head(&self) -> Result<PublishedHead, Failure> {

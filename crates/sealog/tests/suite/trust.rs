@@ -462,6 +462,43 @@ fn project_of(server: &Running, key: &str) -> String {
 }
 
 #[test]
+fn the_page_of_an_event_gives_a_proof_that_the_verifier_accepts_with_the_key_of_the_page_about_the_chain() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = quick(&data, None);
+    let key = first_key(&data);
+    assert_eq!(server.post(&key).0, 202);
+    let (_, body) = server.get(&key, "/v1/events");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let event = &body["events"][0];
+    let project = event["project_id"].as_str().unwrap();
+    publish(&data);
+    let cookie = signed_in_owner(&server, &data);
+    let path = format!("/app/p/{project}/live/events/{}", event["log_id"].as_str().unwrap());
+    let page = open_page(&server, &path, &cookie);
+    let proof = page.split('"').find(|part| part.ends_with("/proof.txt")).expect("it is published");
+    let (head, proof) = {
+        let answer = open_page(&server, proof, &cookie);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.to_lowercase(), body.to_owned())
+    };
+    assert!(head.starts_with("http/1.1 200") && head.contains(".tlog-proof\""), "{head}");
+    let page = open_page(&server, &format!("/app/p/{project}/live/verify"), &cookie);
+    let vkey = page.split(['<', '>']).find(|part| part.starts_with("sealog/")).expect("the key is shown");
+    let vkey = vkey.replace("&#43;", "+").replace("&#47;", "/").replace("&#61;", "=");
+    let (code, checkpoint) = server.get(&key, "/tlog/v1/store/checkpoint");
+    assert!(code == 200 && page.contains("/tlog/v1/store/checkpoint\""), "{checkpoint}");
+    for (name, text) in [("event", event.to_string()), ("proof", proof)] {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let mut verifier = std::process::Command::new(sealog_testing::examples::program("sealog-verify"));
+    verifier.args(["--key", &vkey, "--proof", "proof", "event"]).current_dir(dir.path());
+    let (code, said, noted) = ended(verifier.output().unwrap());
+    assert_eq!(code, Some(0), "{said}{noted}");
+    server.stop();
+}
+
+#[test]
 fn a_chain_that_ends_before_what_was_published_takes_no_events_though_all_else_agrees() {
     let dir = tempfile::tempdir().unwrap();
     let (data, old) = (dir.path().join("data"), dir.path().join("old"));

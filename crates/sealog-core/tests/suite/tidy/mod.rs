@@ -56,7 +56,15 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ),
     (
         "sealog-dashboard",
-        &["sealog-core", "sealog-cases", "sealog-engine", "sealog-store", "sealog-control", "sealog-service"],
+        &[
+            "sealog-core",
+            "sealog-cases",
+            "sealog-engine",
+            "sealog-store",
+            "sealog-control",
+            "sealog-service",
+            "sealog-tlog",
+        ],
     ),
     ("sealog-client", &["sealog-core", "sealog-trust"]),
     ("sealog-cli", &["sealog-client", "sealog-core", "sealog-formats"]),
