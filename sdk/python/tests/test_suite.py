@@ -46,7 +46,8 @@ class Suite(unittest.TestCase):
             "-c",
         ]
         for code, said in [
-            ("print('hello')", "hello"),
+            # It stays until it has been asked; one that has ended is the next case.
+            ("print('hello', flush=True); input()", "hello"),
             ("pass", "the driver has ended"),
             ('import sys\nfor line in sys.stdin: print(\'{"id": 1, "ok": "ps_0"}\', flush=True)', "ps_0"),
             (
