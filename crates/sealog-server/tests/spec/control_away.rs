@@ -1,6 +1,7 @@
 //! On PostgreSQL accounts and keys can be away while events can be stored: a lost coordinator of Citus, or a
 //! table that somebody holds. What a server knows of keys then counts for a minute (ADR 42).
 
+use sealog_control::KeyAccess;
 use sealog_testing::postgres::{Database, cluster};
 use serde_json::{Value, json};
 
@@ -43,10 +44,20 @@ impl Stage {
         }
     }
 
-    /// Control data answers nobody, and the server knows.
+    /// Control data answers nobody, the server knows, and it remembers the key. One that has connected anew
+    /// goes by nothing that it remembered, so on a machine where it does that just now, this begins again.
     fn without_control(&self) {
-        self.database().sql(AWAY);
-        eventually(|| self.ready()["detail"].as_str().is_some_and(|why| why.contains("control data")));
+        loop {
+            let heard = self.service.control().version();
+            self.service.get("/v1/events?limit=1", &self.service.live).ok();
+            self.database().sql(AWAY);
+            eventually(|| self.ready()["detail"].as_str().is_some_and(|why| why.contains("control data")));
+            if self.service.control().version() == heard {
+                return;
+            }
+            self.database().sql(BACK);
+            eventually(|| self.ready() == json!({"ready": true}));
+        }
     }
 
     fn ready(&self) -> Value {
@@ -139,7 +150,7 @@ fn a_key_that_was_revoked_meanwhile_is_refused_once_control_data_is_back() {
     let stage = Stage::new();
     let service = &stage.service;
     stage.without_control();
-    assert_eq!(service.event(&service.live, LOGIN).status, 202);
+    stage.goes_on(&service.live);
     // By another server, as the first thing that it can do.
     stage.database().sql(&format!(
         "BEGIN; {BACK} UPDATE sealog_control.keys SET revoked_at_ms = 1 WHERE mode = 'live';
