@@ -18,7 +18,9 @@ use sealog_trust::policy::Policy;
 use sealog_trust::verdict::{Consistency, Evidence, Kept, Proof, STEPS, Step, Trial, policy_of_keys};
 
 use crate::support::*;
-use attacks::{ATTACKS, Base};
+use attacks::{ATTACKS, Attack, Base};
+
+const STORES: [&str; 2] = ["embedded", "postgresql"];
 
 /// What an auditor has, by names of files.
 type Files = BTreeMap<String, String>;
@@ -57,37 +59,44 @@ fn arguments(files: &Files, vkey: &str, with_proofs: bool) -> Vec<String> {
     arguments
 }
 
-/// The three programs of an auditor.
-fn programs() -> [Command; 3] {
+/// The three programs of an auditor. What they read looks the same whichever store it comes from, so of the
+/// second store the other two read it only when the table is written anew (`just matrix`).
+fn programs(store: &str) -> Vec<Command> {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools").canonicalize().unwrap();
     let (mut python, mut node) = (Command::new("python3"), Command::new("node"));
     python.arg(tools.join("sealog_verify.py"));
     node.arg(tools.join("sealog_verify.mjs"));
-    [Command::new(examples::program("sealog-verify")), python, node]
+    let mut programs = vec![Command::new(examples::program("sealog-verify")), python, node];
+    if store != STORES[0] && !is_blessed() {
+        programs.truncate(1);
+    }
+    programs
 }
 
 /// Whether the programs report it; they agree, and say in words what they could not show.
-fn is_found(name: &str, files: &Files, vkey: &str, with_proofs: bool) -> bool {
+fn is_found(name: &str, base: &Base, files: &Files, with_proofs: bool) -> bool {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in files {
         std::fs::write(directory.path().join(name), text).unwrap();
     }
-    let said = programs().map(|mut program| {
-        program.args(arguments(files, vkey, with_proofs)).arg(EXPORT).current_dir(directory.path());
+    let programs = programs(base.store).into_iter();
+    let said = programs.map(|mut program| {
+        program.args(arguments(files, &base.vkey, with_proofs)).arg(EXPORT).current_dir(directory.path());
         let (code, said, error) = ended(program.output().unwrap());
         assert!(matches!(code, Some(0 | 10)), "{name}: {said}{error}");
         (code, said)
     });
-    assert!(said[0] == said[1] && said[1] == said[2], "{name}: {said:#?}");
-    let [(code, said), ..] = said;
+    let said: Vec<_> = said.collect();
+    assert!(said.windows(2).all(|two| two[0] == two[1]), "{name}: {said:#?}");
+    let (code, said) = &said[0];
     if std::env::var_os("SEALOG_SHOW").is_some() {
         println!("---- {name}, {}\n{said}", if with_proofs { "C" } else { "E" });
     }
     for line in if with_proofs { NOT_SHOWN_BY_CHECKPOINT } else { NOT_SHOWN_BY_EXPORT } {
         let is_asked = !files.contains_key(POLICY) || !with_proofs;
-        assert!(code == Some(10) || !is_asked || said.contains(line), "{name}: {line} is not in\n{said}");
+        assert!(*code == Some(10) || !is_asked || said.contains(line), "{name}: {line} is not in\n{said}");
     }
-    code == Some(10)
+    *code == Some(10)
 }
 
 const NOT_SHOWN_BY_EXPORT: &[&str] = &[
@@ -156,6 +165,10 @@ fn rendered(cells: &[Cells]) -> String {
     table
 }
 
+fn is_blessed() -> bool {
+    std::env::var_os("SEALOG_BLESS").is_some()
+}
+
 const BEGIN: &str = "<!-- matrix -->\n";
 const END: &str = "<!-- end of the matrix -->";
 
@@ -165,7 +178,7 @@ fn compare_or_write(table: &str) {
     let page = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = page.split_once(BEGIN).expect("SECURITY.md has a place for it");
     let (there, after) = rest.split_once(END).expect("it ends");
-    if std::env::var_os("SEALOG_BLESS").is_some() {
+    if is_blessed() {
         std::fs::write(&path, format!("{before}{BEGIN}\n{table}\n{END}{after}")).unwrap();
         return;
     }
@@ -176,7 +189,7 @@ fn compare_or_write(table: &str) {
 fn every_attack_is_found_by_whom_security_md_says_on_both_stores_and_by_no_verifier_that_skips_a_step() {
     let dir = tempfile::tempdir().unwrap();
     let stores: Vec<(Base, Vec<Shown>)> = std::thread::scope(|scope| {
-        let working = ["embedded", "postgresql"].map(|store| {
+        let working = STORES.map(|store| {
             let dir = dir.path().join(store);
             scope.spawn(move || {
                 std::fs::create_dir(&dir).unwrap();
@@ -192,7 +205,7 @@ fn every_attack_is_found_by_whom_security_md_says_on_both_stores_and_by_no_verif
         let mut cells: Vec<Cells> = Vec::new();
         for (attack, Shown { by_server: [v, t], files }) in ATTACKS.iter().zip(shown) {
             let name = format!("{} {} ({})", attack.id, attack.what, base.store);
-            let by = |with_proofs| is_found(&name, files, &base.vkey, with_proofs);
+            let by = |with_proofs| is_found(&name, base, files, with_proofs);
             cells.push([*v, *t, by(false), by(true)]);
             let found = cells.last().unwrap().map(sign).join(" ");
             if found != attack.cells {
@@ -206,26 +219,22 @@ fn every_attack_is_found_by_whom_security_md_says_on_both_stores_and_by_no_verif
     compare_or_write(&tables[0]);
 
     // A verifier that skips a step misses an attack that it has to find.
-    let misses = |skipped: &str| -> Vec<&str> {
-        let steps = || STEPS.into_iter().filter(|step| step.name != skipped).collect::<Vec<Step>>();
-        let mut missed = Vec::new();
-        for (base, shown) in &stores {
-            for (attack, Shown { files, .. }) in ATTACKS.iter().zip(shown) {
-                let found =
-                    [false, true].map(|with_proofs| is_found_by(files, &base.vkey, with_proofs, &steps()));
-                let [e, c] = found.map(sign);
-                if !attack.cells.ends_with(&format!("{e} {c}")) {
-                    missed.push(attack.id);
-                }
-            }
-        }
-        missed
+    let missed_without = |skipped: &str| -> Option<&str> {
+        let steps: Vec<Step> = STEPS.into_iter().filter(|step| step.name != skipped).collect();
+        let tried =
+            stores.iter().flat_map(|(base, shown)| ATTACKS.iter().zip(shown).map(move |row| (base, row)));
+        let is_missed = |(base, (attack, Shown { files, .. })): &(&Base, (&Attack, &Shown))| {
+            let found = [false, true].map(|with_proofs| is_found_by(files, &base.vkey, with_proofs, &steps));
+            let [e, c] = found.map(sign);
+            !attack.cells.ends_with(&format!("{e} {c}"))
+        };
+        tried.into_iter().find(is_missed).map(|(_, (attack, _))| attack.id)
     };
-    assert!(misses("no step").is_empty());
+    assert_eq!(missed_without("no step"), None);
     let mut caught = 0;
     for Step { name, .. } in STEPS {
-        let missed = misses(name);
-        assert!(!missed.is_empty(), "no attack needs the step `{name}`");
+        let missed = missed_without(name);
+        assert!(missed.is_some(), "no attack needs the step `{name}`");
         caught += 1;
         println!("without `{name}`: {missed:?}");
     }
