@@ -16,7 +16,7 @@ use crate::connections::Connections;
 use crate::docs::Docs;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
-use crate::openapi::Served;
+use crate::openapi::OpenApi;
 use crate::ready::LastAnswer;
 
 /// Everything that requests share.
@@ -32,7 +32,7 @@ pub struct App {
     pub(crate) reads: Budget,
     /// Memory for large request bodies.
     pub(crate) bodies: Budget,
-    pub(crate) openapi: Served,
+    pub(crate) openapi: OpenApi,
     pub(crate) docs: Docs,
     pub(crate) started_ms: u64,
     /// Nothing where it is off.
@@ -54,7 +54,6 @@ impl App {
         } else {
             None
         };
-        let openapi = Served::new(&config, &service.settings.plans);
         let auth = Auth::new(Arc::clone(&keys), service.settings.plans.clone(), &config);
         Arc::new(App {
             replication,
@@ -67,7 +66,7 @@ impl App {
             metrics: Metrics::default(),
             reads: Budget::new(config.memory.answers_bytes),
             bodies: Budget::new(config.memory.bodies_bytes),
-            openapi,
+            openapi: OpenApi::default(),
             docs: Docs::default(),
             last_ready: LastAnswer::default(),
             untrusted_forwarders: UntrustedForwarders::default(),
@@ -89,6 +88,7 @@ impl App {
 
     /// Makes the pages of `/docs` before the first one is asked for. Takes a moment: for a thread of its own.
     pub fn prepare_docs(&self) {
+        self.openapi.prepare(&self.config, &self.service.settings.plans);
         self.docs.prepare(&self.config, &self.service.settings.plans);
     }
 }

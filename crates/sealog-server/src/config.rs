@@ -1,7 +1,7 @@
 //! What an operator decides.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -38,8 +38,8 @@ pub struct Config {
     pub limits: LimitConfig,
     pub deadlines: Deadlines,
     pub memory: Memory,
-    /// Commands and settings, for the documentation.
-    pub program: Arc<Program>,
+    /// Commands and settings, for the documentation: put together when a page is asked for.
+    pub program: Arc<LazyLock<Program>>,
     /// Connections at a time, of all event loops. Beyond it, those that are not in use make room.
     pub connections_max: usize,
 }

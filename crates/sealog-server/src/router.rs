@@ -172,7 +172,7 @@ async fn answer(app: Arc<App>, operation: Operation, mut asked: Asked) -> Answer
             }
             exposition::get(&app, request_id).await
         }
-        Operation::OpenApi => Ok(app.openapi.answer(headers)),
+        Operation::OpenApi => Ok(app.openapi.answer(headers, (&app.config, &app.service.settings.plans))),
         Operation::Docs => {
             app.docs.answer(parameter, query, headers, (&app.config, &app.service.settings.plans))
         }

@@ -60,8 +60,8 @@ fn main() -> ExitCode {
 
 fn run(name: &str, matches: &ArgMatches) -> Result<ExitCode, Failure> {
     match name {
-        "serve" => serve::run(matches, reference::program(command())),
-        "demo" => demo::run(matches, reference::program(command())),
+        "serve" => serve::run(matches, || reference::program(command())),
+        "demo" => demo::run(matches, || reference::program(command())),
         "accept-loss" => accept_loss::run(matches),
         "reset" => reset::run(matches),
         "ops-user" => ops_user::run(matches),

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, stderr};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use clap::ArgMatches;
@@ -51,9 +51,9 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 /// How long after the start the pages of `/docs` are made.
 const DOCS_AFTER: Duration = Duration::from_secs(30);
 
-pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, Failure> {
+pub(crate) fn run(matches: &ArgMatches, program: fn() -> Program) -> Result<ExitCode, Failure> {
     let mut settings = config::load(matches, std::env::vars())?;
-    settings.server.program = Arc::new(program);
+    settings.server.program = Arc::new(LazyLock::new(program));
     settings.given = Some(matches.clone());
     demo_mark::refuse(&settings.data_dir)?;
     logging::to_stderr(settings.log_level, settings.log_format);

@@ -8,13 +8,14 @@ mod schemas;
 mod tlog;
 mod tlog_schemas;
 
-use sealog_core::plan::Plan;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use sealog_core::id::Hash;
+use sealog_core::plan::Plan;
 use sealog_core::reject::{CODES, Code};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -27,23 +28,33 @@ use crate::tlog_routes;
 use headers::header;
 use operations::{Access, Description};
 
-/// The document as it is served: it does not change while the server runs.
+/// The document as it is served. It is made when it is first asked for, or before ([`OpenApi::prepare`]), and
+/// does not change while the server runs.
+#[derive(Debug, Default)]
+pub(crate) struct OpenApi(OnceLock<Served>);
+
 #[derive(Debug)]
-pub(crate) struct Served {
+struct Served {
     content: Bytes,
     etag: HeaderValue,
 }
 
-impl Served {
-    pub(crate) fn new(config: &Config, plans: &[Plan]) -> Served {
-        let content = Bytes::from(document(config, plans).to_string());
-        let digest = Hash(Sha256::digest(&content).into()).to_string();
-        let etag = HeaderValue::try_from(format!("\"{}\"", &digest[..16])).expect("hex digits in quotes");
-        Served { content, etag }
+impl OpenApi {
+    pub(crate) fn prepare(&self, config: &Config, plans: &[Plan]) {
+        self.served(config, plans);
     }
 
-    pub(crate) fn answer(&self, headers: &HeaderMap) -> Response<Body> {
-        let Served { content, etag } = self;
+    fn served(&self, config: &Config, plans: &[Plan]) -> &Served {
+        self.0.get_or_init(|| {
+            let content = Bytes::from(document(config, plans).to_string());
+            let digest = Hash(Sha256::digest(&content).into()).to_string();
+            let etag = format!("\"{}\"", &digest[..16]);
+            Served { content, etag: HeaderValue::try_from(etag).expect("hex digits in quotes") }
+        })
+    }
+
+    pub(crate) fn answer(&self, headers: &HeaderMap, (config, plans): (&Config, &[Plan])) -> Response<Body> {
+        let Served { content, etag } = self.served(config, plans);
         let known = headers.get_all(IF_NONE_MATCH).iter().any(|value| value == etag);
         let mut response = if known {
             let mut response = Response::new(full(""));

@@ -15,7 +15,7 @@ use std::io::{IsTerminal, Write as _, stderr};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use sealog_cli::exit;
@@ -87,7 +87,7 @@ pub(crate) fn command() -> Command {
         )
 }
 
-pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, exit::Failure> {
+pub(crate) fn run(matches: &ArgMatches, program: fn() -> Program) -> Result<ExitCode, exit::Failure> {
     let text = |name: &str| matches.get_one::<String>(name).expect("it has a default").as_str();
     let given = [
         ("listen", text("listen")),
@@ -97,7 +97,7 @@ pub(crate) fn run(matches: &ArgMatches, program: Program) -> Result<ExitCode, ex
         ("allow_unsafe_storage", "true"),
     ];
     let mut settings = config::of_flags(&given)?;
-    settings.server.program = Arc::new(program);
+    settings.server.program = Arc::new(LazyLock::new(program));
     logging::to_stderr(settings.log_level, settings.log_format);
     let asked = settings.listen;
     settings.listen = on_loopback(asked);
