@@ -121,9 +121,14 @@ fn add_chain_schemas(all: &mut Value, hash: &Value, path: &Value, answer: impl F
     verification["properties"]["leaves_checked"] = count("Events that were compared with their leaves.");
     verification["properties"]["published_size"] =
         count("Of the published tree: later events have no leaf yet.");
+    verification["properties"]["not_shown"] = json!({
+        "type": "array",
+        "items": { "type": "string" },
+        "description": "What this answer cannot show, in sentences for people.",
+    });
     verification["properties"]["reason"] =
         json!({ "type": "string", "description": "Why the chain is broken, in one word; only if it is." });
-    for name in ["leaves_checked", "published_size"] {
+    for name in ["leaves_checked", "published_size", "not_shown"] {
         verification["required"].as_array_mut().expect("a list of names").push(name.into());
     }
     all["TreeVerification"] = verification;

@@ -85,6 +85,7 @@ pub(super) async fn check(of: &Chain<'_>, query: &str) -> Answer {
     }
     let mut body = json!({
         "valid": broken.is_none(),
+        "not_shown": not_shown(verdict.last_seq, head.map_or(0, |head| head.size)),
         "checked": verdict.checked,
         "first_seq": verdict.first_seq,
         "last_seq": verdict.last_seq,
@@ -99,6 +100,22 @@ pub(super) async fn check(of: &Chain<'_>, query: &str) -> Answer {
         body["reason"] = Value::from(reason);
     }
     Ok(of.private(respond::json(StatusCode::OK, body.to_string()), "no-store"))
+}
+
+/// What a server cannot show of its own chain, whatever it has looked at.
+fn not_shown(last_seq: u64, published: u64) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if published < last_seq {
+        let first = published + 1;
+        sentences
+            .push(format!("Fields outside the hash, from event #{first} on: no signed tree has them yet."));
+    }
+    sentences.push(
+        "That the signed log was not rewritten or rolled back: compare it with a checkpoint that you kept \
+         (sealog-verify --checkpoint)."
+            .to_owned(),
+    );
+    sentences
 }
 
 type Broken = (u64, Hash, &'static str);

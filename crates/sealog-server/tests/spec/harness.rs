@@ -791,6 +791,8 @@ pub enum Mood {
     Panicking,
     /// A list looks at so many events in one call, and returns those of them that match.
     ListsLookAt(usize),
+    /// Events up to this `chain_seq` were deleted, as a retention of live events would.
+    Dropped(u64),
     /// What a verification reads of the event with this `chain_seq` was changed behind the server's back.
     Tampered(u64, fn(&mut StoredEvent)),
 }
@@ -940,7 +942,12 @@ impl Store for Hinge {
 
     fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>> {
         self.heads.fetch_add(1, Ordering::SeqCst);
-        self.inner.head(chain)
+        let Mood::Dropped(chain_seq) = self.mood() else { return self.inner.head(chain) };
+        Box::pin(async move {
+            let mut head = self.inner.head(chain).await?;
+            head.dropped.chain_seq = chain_seq;
+            Ok(head)
+        })
     }
 
     fn heads(&self) -> BoxFuture<'_, Result<Vec<(ChainId, Head)>, StoreError>> {

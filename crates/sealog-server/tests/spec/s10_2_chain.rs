@@ -275,6 +275,19 @@ fn a_snapshot_that_was_thinned_out_is_gone_and_the_answer_names_the_nearest_that
 }
 
 #[test]
+fn leaves_of_deleted_events_are_gone_and_the_tree_above_them_stays() {
+    let service = Service::publishing();
+    service.fill(&service.live, 300);
+    service.publish();
+    service.hinge().set(Mood::Dropped(256));
+    let gone = chain(&service, "/tile/entries/000", &service.live);
+    assert_eq!(gone.rejected(410, "tlog/pruned"), "Events before #257 were deleted.");
+    for kept in ["/tile/entries/001.p/44", "/tile/0/000", "/consistency?from=7&to=300", "/proof?seq=300"] {
+        assert_eq!(chain(&service, kept, &service.live).status, 200, "{kept}");
+    }
+}
+
+#[test]
 fn a_published_root_that_is_not_that_of_the_leaves_is_named() {
     let service = Service::in_home(Home::Database(cluster().database()), |setup| setup.trust = true);
     let log_ids = service.fill(&service.live, 5);
@@ -292,6 +305,7 @@ fn a_published_root_that_is_not_that_of_the_leaves_is_named() {
     let expected = json!({
         "valid": false, "checked": 1, "first_seq": 1, "last_seq": 1, "leaves_checked": 5,
         "published_size": 5, "broken_at": 1, "broken_hash": first["hash"], "reason": "root",
+        "not_shown": [REWRITTEN],
     });
     assert_eq!(verdict, expected);
 }
@@ -319,6 +333,10 @@ fn a_range_is_shown_to_be_complete_and_its_salts_open_its_events_alone() {
     assert_eq!((&all["from_seq"], &all["to_seq"]), (&json!(1), &json!(9)));
 }
 
+/// What a server says that it cannot show of its own log.
+const REWRITTEN: &str = "That the signed log was not rewritten or rolled back: compare it with a checkpoint that \
+                         you kept (sealog-verify --checkpoint).";
+
 #[test]
 fn verification_holds_each_published_event_against_its_leaf() {
     let service = Service::publishing();
@@ -329,10 +347,13 @@ fn verification_holds_each_published_event_against_its_leaf() {
     let expected = json!({
         "valid": true, "checked": 302, "first_seq": 1, "last_seq": 302,
         "leaves_checked": 300, "published_size": 300,
+        "not_shown": ["Fields outside the hash, from event #301 on: no signed tree has them yet.", REWRITTEN],
     });
     assert_eq!(verdict, expected);
     let verdict = chain(&service, "/verify?from_seq=299&to_seq=301", &service.live).ok();
     assert_eq!((&verdict["checked"], &verdict["leaves_checked"]), (&json!(3), &json!(2)));
+    let verdict = chain(&service, "/verify?to_seq=300", &service.live).ok();
+    assert_eq!(verdict["not_shown"], json!([REWRITTEN]));
 }
 
 #[test]
@@ -348,6 +369,7 @@ fn a_changed_annotation_is_found_by_its_leaf_and_by_nothing_else() {
     let expected = json!({
         "valid": false, "checked": 3, "first_seq": 1, "last_seq": 3, "leaves_checked": 3,
         "published_size": 5, "broken_at": 3, "broken_hash": event["hash"], "reason": "annotations",
+        "not_shown": [REWRITTEN],
     });
     assert_eq!(verdict, expected);
 }
