@@ -1,5 +1,5 @@
 //! 10.1 What a server publishes is what programs that are not the server accept: `sealog-verify`, the tools
-//! in Python and JavaScript, and torchwood, which other people wrote.
+//! in Python and JavaScript, and torchwood and Tessera's `fsck`, which other people wrote.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -101,23 +101,35 @@ fn three_programs_refuse_a_changed_annotation() {
     }
 }
 
-#[test]
-fn torchwood_accepts_the_file_that_is_served_and_refuses_another_entry() {
-    let folder = root().join("tools/go-proof");
-    let go = |arguments: &[&str]| {
+/// Go in a folder whose modules are there.
+struct Go {
+    folder: PathBuf,
+}
+
+impl Go {
+    /// Nothing, and a line of what was not done, where Go or a module cannot be had.
+    fn with(folder: &str, not_done: &str) -> Option<Go> {
+        let go = Go { folder: root().join(folder) };
+        let modules = go.run(&["mod", "download"]);
+        if !modules.status.success() {
+            eprintln!("SKIPPED: {not_done}: {}", String::from_utf8_lossy(&modules.stderr).trim());
+        }
+        modules.status.success().then_some(go)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
         let path = format!("{}:/usr/local/go/bin", std::env::var("PATH").unwrap());
         let mut go = Command::new("sh");
         // sh looks for it in that PATH.
-        go.args(["-c", "exec go \"$@\"", "go"]).args(arguments).current_dir(&folder);
+        go.args(["-c", "exec go \"$@\"", "go"]).args(arguments).current_dir(&self.folder);
         go.env("PATH", path).env("GOTOOLCHAIN", "local").env("GOFLAGS", "-mod=readonly -buildvcs=false");
         go.output().unwrap()
-    };
-    let modules = go(&["mod", "download"]);
-    if !modules.status.success() {
-        let problem = String::from_utf8_lossy(&modules.stderr);
-        eprintln!("SKIPPED: torchwood did NOT check what is served: {}", problem.trim());
-        return;
     }
+}
+
+#[test]
+fn torchwood_accepts_the_file_that_is_served_and_refuses_another_entry() {
+    let Some(go) = Go::with("tools/go-proof", "torchwood did NOT check what is served") else { return };
     let service = Service::publishing();
     let evidence = Evidence::of(&service);
     let file = TlogProof::parse(&fs::read(evidence.path("7.tlog-proof")).unwrap()).unwrap();
@@ -128,9 +140,54 @@ fn torchwood_accepts_the_file_that_is_served_and_refuses_another_entry() {
     for (entry, accepted) in [(entry.clone(), true), (entry.replacen('1', "2", 1), false)] {
         fs::write(evidence.path("entry"), entry).unwrap();
         let files = ["policy", "entry", "7.tlog-proof"].map(|name| evidence.path(name).display().to_string());
-        let done = go(&["run", ".", &files[0], &files[1], &files[2]]);
+        let done = go.run(&["run", ".", &files[0], &files[1], &files[2]]);
         let said = String::from_utf8_lossy(&done.stderr);
         assert_eq!(done.status.success(), accepted, "{said}");
         assert!(accepted || said.contains("refused"), "{said}");
+    }
+}
+
+#[test]
+fn fsck_of_tessera_accepts_both_logs_that_are_served_and_refuses_another_key() {
+    let Some(go) = Go::with("tools/go-fsck", "Tessera's fsck did NOT check what is served") else { return };
+    let service = Service::publishing();
+    // A full tile and a part of one.
+    service.fill(&service.live, 300);
+    service.publish();
+    service.publish();
+    let chain = service.get("/tlog/v1/chain", &service.live).json;
+    let keys = service.get("/tlog/v1/store/keys", "").json["keys"].clone();
+    let key_of = |role: &str| {
+        let of_role = keys.as_array().unwrap().iter().find(|key| key["role"] == role);
+        text(&of_role.unwrap()["vkey"])
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("vkey");
+    let check = |log: &str, vkey: &str, token: &str| {
+        fs::write(&file, vkey).unwrap();
+        let url = format!("--storage_url=http://{}/tlog/v1/{log}/", service.address());
+        let (key, token) = (format!("--public_key={}", file.display()), format!("--bearer_token={token}"));
+        let done = go.run(&["tool", "fsck", "--ui=false", &url, &key, &token]);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        // Its exit status is 0 in any case.
+        let size = said.split_once("Successfully fsck'd log with size ").map(|(_, rest)| rest);
+        let size = size.and_then(|rest| rest.split(' ').next()).map(|size| size.parse::<u64>().unwrap());
+        (size, said)
+    };
+    let (store, of_chain) = (key_of("log"), text(&chain["vkey"]));
+    let checkpoint = service.get("/tlog/v1/store/checkpoint", "").body;
+    let entries = checkpoint.lines().nth(1).unwrap().parse().ok();
+    for (log, vkey, token, size) in
+        [("store", &store, "", entries), ("chain", &of_chain, service.live.as_str(), Some(300))]
+    {
+        let (checked, said) = check(log, vkey, token);
+        assert!(checked.is_some() && checked == size, "{log}: {said}");
+    }
+    // The tree of the one log under the key of the other; and without a key, nothing of a chain.
+    for (log, vkey, token) in
+        [("store", &of_chain, ""), ("chain", &store, service.live.as_str()), ("chain", &of_chain, "")]
+    {
+        let (checked, said) = check(log, vkey, token);
+        assert!(checked.is_none() && said.contains("fsck failed"), "{log}: {said}");
     }
 }
