@@ -29,11 +29,13 @@ pub struct Beside {
     pub others: f64,
     /// How often that was done meanwhile: pages that were looked at, downloads or backups that were ended.
     pub done: u64,
+    /// What of the requests/s is to be left.
+    pub kept: f64,
 }
 
 impl Beside {
     pub fn row(&self) -> Row {
-        let Beside { send, what, pairs, others, done } = self;
+        let Beside { send, what, pairs, others, done, kept } = self;
         let ratio = Spread::of(pairs.iter().map(|(alone, with)| with.requests_per_s / alone.requests_per_s));
         let wrong =
             pairs.iter().find_map(|(alone, with)| alone.errors.clone().or_else(|| with.errors.clone()));
@@ -41,7 +43,7 @@ impl Beside {
         Row {
             what: format!("{} beside {what} ({} done)", send.name(), number(*done as f64)),
             ratio,
-            target: ratio.map(|ratio| (Target::AtLeast(KEPT, "x"), ratio.median)),
+            target: ratio.map(|ratio| (Target::AtLeast(*kept, "x"), ratio.median)),
             doubt: wrong.or_else(|| doubt([*others])),
             sealog: format!("{} requests/s", rate(&|(_, with)| with.requests_per_s)),
             beside: format!("{} requests/s alone", rate(&|(alone, _)| alone.requests_per_s)),
@@ -87,10 +89,10 @@ pub fn beside_ingest(
         others = others.max(slice.others);
         pairs.push(slice.value);
     }
-    Ok(Beside { send, what, pairs, others, done: done.into_inner() })
+    Ok(Beside { send, what, pairs, others, done: done.into_inner(), kept: KEPT })
 }
 
-fn ingest(setting: &Setting, sealog: &mut Sealog, chain: usize, send: &Send) -> Outcome<Side> {
+pub fn ingest(setting: &Setting, sealog: &mut Sealog, chain: usize, send: &Send) -> Outcome<Side> {
     let mut requests = Requests::new(sealog, send, chain, 1, false)?;
     let counters = || sealog.counters();
     let (loaded, cpu, bytes) = load(

@@ -24,6 +24,7 @@ mod setting;
 mod side;
 mod stats;
 mod store;
+mod trust;
 mod workload;
 
 use std::process::ExitCode;
@@ -55,6 +56,9 @@ enum What {
     Cli(cli::CliArgs),
     /// What a backup beside full ingest costs it
     Backup(backup::BackupArgs),
+    /// What the signed log costs: ingest with it beside ingest without, a proof beside a point read, a
+    /// snapshot of 10,000 chains, disk, memory and start
+    Trust(trust::TrustArgs),
     /// A hyper server that always gives the same answer. Run by `http`, in a process of its own
     #[command(hide = true)]
     BareHttp(bare_http::BareHttpArgs),
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         What::Pages(args) => pages::run(&args),
         What::Cli(args) => cli::run(&args),
         What::Backup(args) => backup::run(&args),
+        What::Trust(args) => trust::run(&args),
         What::BareHttp(args) => bare_http::run(&args),
         What::Probe(args) => store::reopen::probe(&args),
     };

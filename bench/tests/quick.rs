@@ -148,3 +148,23 @@ fn a_tiny_run_of_the_command_line_measures_each_command_alone_and_beside_ingest(
         assert_eq!(row["values"]["repeats"][0]["ingest"]["errors"], Value::Null, "{row}");
     }
 }
+
+#[test]
+fn a_tiny_run_of_the_signed_log_publishes_every_event_and_has_a_number_in_each_row() {
+    let sealog = sealog();
+    let arguments =
+        ["trust", "--quick", "--seconds", "0.12", "--events", "2000", "--chains", "3", "--sealog"];
+    let (report, stdout) = report("trust-quick", &[&arguments[..], &[sealog.to_str().unwrap()]].concat());
+    let sections = report["sections"].as_array().unwrap();
+    let counts: Vec<usize> =
+        sections.iter().map(|section| section["rows"].as_array().unwrap().len()).collect();
+    assert_eq!(counts, [4, 5, 3], "{stdout}");
+    for row in rows(&report) {
+        assert!(row["target"].is_null() || row["target"]["value"].is_number(), "{row}");
+        for repeat in row["values"]["repeats"].as_array().into_iter().flatten() {
+            for (_, side) in repeat.as_object().unwrap() {
+                assert_eq!(side["errors"], Value::Null, "{row}");
+            }
+        }
+    }
+}

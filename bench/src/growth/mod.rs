@@ -66,11 +66,11 @@ pub fn run(args: &GrowthArgs) -> Outcome<()> {
         sizes.push(measure(&setting, &mut sealog, filled..size, events)?);
         filled = size;
     }
-    retire(sealog)?;
+    sealog.retire()?;
     let many = if chains > 0 {
         let mut sealog = Sealog::create(&setting, &program, "many", chains, None)?;
         let many = measure(&setting, &mut sealog, 0..events / 4, events / 4)?;
-        retire(sealog)?;
+        sealog.retire()?;
         Some(many)
     } else {
         None
@@ -258,11 +258,4 @@ fn kill_while_it_writes(setting: &Setting, sealog: &mut Sealog, chain: usize) ->
     sealog.acknowledge_last(tally.load(Ordering::Relaxed));
     // What was under way may be there: it was never said to be.
     sealog.check(CONNECTIONS as u64 * 100)
-}
-
-fn retire(mut sealog: Sealog) -> Outcome<()> {
-    sealog.check(0)?;
-    let dir = sealog.dir().to_owned();
-    sealog.stop()?;
-    Ok(std::fs::remove_dir_all(dir)?)
 }

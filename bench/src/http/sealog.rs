@@ -41,6 +41,8 @@ pub struct Sealog {
     program: PathBuf,
     dir: PathBuf,
     unsafe_storage: bool,
+    /// Settings of the next start, beside those that every server gets.
+    pub environment: &'static [(&'static str, &'static str)],
     /// Always there but while it is stopped on purpose.
     process: Option<Process>,
     /// Of all nodes; the first one's process is the one above.
@@ -77,8 +79,22 @@ impl Sealog {
         certificate: Option<Certificate>,
     ) -> Outcome<Sealog> {
         let dir = setting.dir.join(name);
-        let (process, address) = start(program, &dir, setting.quick, None, certificate.as_ref())?;
+        let (process, address) = start(program, &dir, setting.quick, None, certificate.as_ref(), &[])?;
         Sealog::furnish(setting, program, dir, process, vec![address], (None, certificate), chains)
+    }
+
+    /// The same without TLS, with these settings.
+    pub fn create_with(
+        setting: &Setting,
+        program: &Path,
+        name: &str,
+        chains: usize,
+        environment: &'static [(&'static str, &'static str)],
+    ) -> Outcome<Sealog> {
+        let dir = setting.dir.join(name);
+        let (process, address) = start(program, &dir, setting.quick, None, None, environment)?;
+        let made = Sealog::furnish(setting, program, dir, process, vec![address], (None, None), chains)?;
+        Ok(Sealog { environment, ..made })
     }
 
     /// The same with some nodes on a database, which runs as long as they do.
@@ -94,7 +110,7 @@ impl Sealog {
         let (mut processes, mut addresses) = (Vec::new(), Vec::new());
         for node in 0..nodes {
             let own = dir.join(format!("node-{node}"));
-            let (process, address) = start(program, &own, setting.quick, Some(database.url()), None)?;
+            let (process, address) = start(program, &own, setting.quick, Some(database.url()), None, &[])?;
             processes.push(process);
             addresses.push(address);
         }
@@ -117,6 +133,7 @@ impl Sealog {
             program: program.to_owned(),
             dir,
             unsafe_storage: setting.quick,
+            environment: &[],
             process: Some(process),
             addresses,
             on_postgres,
@@ -172,6 +189,14 @@ impl Sealog {
         database.stop()
     }
 
+    /// Looks for every acknowledged event, stops the server and removes its data.
+    pub fn retire(mut self) -> Outcome<()> {
+        self.check(0)?;
+        let dir = self.dir().to_owned();
+        self.stop()?;
+        Ok(std::fs::remove_dir_all(dir)?)
+    }
+
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -184,8 +209,9 @@ impl Sealog {
     ) -> Outcome<()> {
         stop(self.process.take().ok_or("the server is not running")?)?;
         act(self)?;
+        let certificate = self.certificate.as_ref();
         let (process, address) =
-            start(&self.program, &self.dir, self.unsafe_storage, None, self.certificate.as_ref())?;
+            start(&self.program, &self.dir, self.unsafe_storage, None, certificate, self.environment)?;
         (self.process, self.addresses) = (Some(process), vec![address]);
         Ok(())
     }
@@ -289,6 +315,7 @@ fn start(
     unsafe_storage: bool,
     database: Option<&str>,
     certificate: Option<&Certificate>,
+    environment: &[(&str, &str)],
 ) -> Outcome<(Process, SocketAddr)> {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SEALOG_")) {
@@ -307,6 +334,7 @@ fn start(
         // A database has other tools for copies.
         .envs(database.is_none().then_some(("SEALOG_REPLICATION_ENABLED", "true")))
         .env("SEALOG_ALLOW_UNSAFE_STORAGE", unsafe_storage.to_string())
+        .envs(environment.iter().copied())
         .current_dir(dir.parent().unwrap_or(dir));
     if let Some(Certificate { file, key, .. }) = certificate {
         command.env("SEALOG_TLS_CERT", file).env("SEALOG_TLS_KEY", key);

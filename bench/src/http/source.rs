@@ -31,6 +31,8 @@ pub enum Send {
     List(String),
     /// `GET /v1/events/{log_id}`
     Read,
+    /// `GET /tlog/v1/chain/proof`, of a random event
+    Proof,
     /// `GET /v1/events/verify`: 1000 events at a random place
     Verify,
 }
@@ -44,6 +46,7 @@ impl Send {
             Send::Mixed => "80 % single POST, 10 % list, 10 % point read".into(),
             Send::List(filter) => format!("list: {filter}"),
             Send::Read => "one event by log_id".into(),
+            Send::Proof => "proof of one event".into(),
             Send::Verify => "verify 1000 events".into(),
         }
     }
@@ -111,7 +114,7 @@ impl Requests {
             Send::Single | Send::Mixed => (0..SINGLES).map(|n| tail(workload::body(n))).collect(),
             Send::Batch => (0..BATCHES).map(|n| tail(batch(n, &workload::body))).collect(),
             Send::LargestBatch => (0..2).map(|n| tail(batch(n, &large_body))).collect(),
-            Send::List(_) | Send::Read | Send::Verify => Vec::new(),
+            Send::List(_) | Send::Read | Send::Proof | Send::Verify => Vec::new(),
         };
         Ok(Requests {
             heads: accounts.iter().map(head).collect(),
@@ -141,7 +144,7 @@ impl Source for Requests {
         let reads = match self.send {
             Send::Single | Send::Batch | Send::LargestBatch => false,
             Send::Mixed => self.sent % 10 < 2,
-            Send::List(_) | Send::Read | Send::Verify => true,
+            Send::List(_) | Send::Read | Send::Proof | Send::Verify => true,
         };
         if reads {
             // Half of the pool lists and half reads where both are mixed; neighbours in it are of the same
@@ -192,7 +195,7 @@ fn reads(sealog: &Sealog, send: &Send, first_chain: usize, chains: usize) -> Out
     let mut client = sealog.client()?;
     let mut dice = Dice::new(1);
     let mut heads = Vec::new();
-    if matches!(send, Send::Read | Send::Verify | Send::List(_) | Send::Mixed) {
+    if matches!(send, Send::Read | Send::Proof | Send::Verify | Send::List(_) | Send::Mixed) {
         for account in accounts {
             let newest = client.with_token(&account.key).ask("GET", "/v1/events?limit=1", "", 200)?;
             heads.push(newest["events"][0]["chain_seq"].as_u64().ok_or("a chain without events is read")?);
@@ -206,6 +209,13 @@ fn reads(sealog: &Sealog, send: &Send, first_chain: usize, chains: usize) -> Out
                 let (account, head) = (at % accounts.len(), heads[at % accounts.len()]);
                 let from_seq = dice.below(head.saturating_sub(999).max(1)) + 1;
                 paths.push((account, format!("/v1/events/verify?from_seq={from_seq}")));
+            }
+        }
+        Send::Proof => {
+            for at in 0..READS {
+                let account = at % accounts.len();
+                let seq = dice.below(heads[account]) + 1;
+                paths.push((account, format!("/tlog/v1/chain/proof?seq={seq}")));
             }
         }
         Send::List(name) => {
