@@ -7,7 +7,7 @@ import { launch, signedIn, visitor } from "./browser.mjs";
 import { demo } from "./server.mjs";
 
 /// Of what a page shows; the name is that of the file, `mock` that of the mock's. `open` comes from the page that
-/// somebody sees first.
+/// somebody sees first; a stranger is not signed in.
 const SHOTS = [
   { name: "events", open: (page) => go(page, "Events") },
   { name: "event", open: async (page) => {
@@ -21,10 +21,12 @@ const SHOTS = [
   { name: "case", mock: "dsar-case", open: async (page) => {
     await go(page, "Cases");
     await page.getByRole("row").filter({ hasText: "In progress" }).getByRole("link").first().click();
-    await page.getByRole("heading", { level: 1 }).waitFor();
+    await page.getByRole("navigation", { name: "Case" }).getByRole("link", { name: /^Review/ }).click();
+    await page.locator(".tabs [aria-current]", { hasText: "Review" }).waitFor();
   } },
   { name: "usage", open: (page) => go(page, "Usage") },
   { name: "keys", open: (page) => go(page, "API keys") },
+  { name: "sign-in", mock: "signin", isStranger: true, open: (page) => page.getByLabel("Password").waitFor() },
 ];
 
 const WIDTHS = [1280, 1920, 375];
@@ -38,9 +40,9 @@ try {
   const cookies = await signedIn(browser, server, owner.address, owner.password);
   await prepare(cookies);
   for (const shot of mocks ? SHOTS : []) await sheet(shot, cookies);
-  for (const { name, open } of mocks ? [] : SHOTS) {
+  for (const { name, isStranger, open } of mocks ? [] : SHOTS) {
     for (const dark of [false, true]) {
-      const { context, page } = await visitor(browser, { dark, cookies });
+      const { context, page } = await visitor(browser, { dark, cookies: isStranger ? [] : cookies });
       await page.setViewportSize({ width: 1280, height: 800 });
       await page.goto(`${server.url}/app`);
       if (await open(page, server.url) === false) {
@@ -58,12 +60,12 @@ try {
 }
 
 /// The picture of the mock, and the page at each width, all of one height.
-async function sheet({ name, mock = name, open }, cookies) {
+async function sheet({ name, mock = name, isStranger, open }, cookies) {
   const file = join(mocks, `${mock}-1440-light.png`);
   if (!existsSync(file)) return;
   const pictures = [["mock, 1440 px", readFileSync(file)]];
   for (const width of WIDTHS) {
-    const { context, page } = await visitor(browser, { cookies });
+    const { context, page } = await visitor(browser, { cookies: isStranger ? [] : cookies });
     await page.setViewportSize({ width: 1280, height: 900 });
     await page.goto(`${server.url}/app`);
     await open(page); // the navigation of a phone is closed
