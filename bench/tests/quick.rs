@@ -168,3 +168,14 @@ fn a_tiny_run_of_the_signed_log_publishes_every_event_and_has_a_number_in_each_r
         }
     }
 }
+
+#[test]
+fn a_tiny_run_of_backups_restores_the_store_from_a_backup_and_from_a_replica() {
+    let sealog = sealog();
+    let arguments = ["backup", "--quick", "--seconds", "0.1", "--events", "2000", "--sealog"];
+    let (report, stdout) = report("backup-quick", &[&arguments[..], &[sealog.to_str().unwrap()]].concat());
+    let sections = report["sections"].as_array().unwrap();
+    let counts: Vec<usize> =
+        sections.iter().map(|section| section["rows"].as_array().unwrap().len()).collect();
+    assert_eq!(counts, [2, 3, 5], "{stdout}");
+}
