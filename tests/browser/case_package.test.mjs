@@ -75,6 +75,16 @@ for (const scripts of [false, true]) {
 
     await page.getByRole("navigation", { name: "Case" }).getByRole("link", { name: "Review", exact: true }).click();
     await page.getByText("0 included, 0 excluded, 3 to decide").waitFor();
+    if (scripts) {
+      const isInside = await page.locator(".found tbody th a").first().evaluate((link) => {
+        const said = link.textContent;
+        link.textContent = "#1,234,567";
+        const fits = link.getBoundingClientRect().right <= link.closest("th").nextElementSibling.getBoundingClientRect().left;
+        link.textContent = said;
+        return fits;
+      });
+      assert.ok(isInside, "a number of seven digits stays in its column");
+    }
     await page.getByRole("link", { name: "#2", exact: true }).click();
     await page.getByText("A staff member (nurse)").waitFor();
     await page.getByText("asked by [staff member] <script>alert(1)</script>").waitFor();

@@ -19,10 +19,9 @@ const SHOTS = [
   { name: "exports", open: (page) => go(page, "Exports") },
   { name: "frameworks", open: (page) => go(page, "Frameworks") },
   { name: "case", mock: "dsar-case", open: async (page) => {
-    await go(page, "Cases");
-    await page.getByRole("row").filter({ hasText: "In progress" }).getByRole("link").first().click();
-    await page.getByRole("navigation", { name: "Case" }).getByRole("link", { name: /^Review/ }).click();
-    await page.locator(".tabs [aria-current]", { hasText: "Review" }).waitFor();
+    await openCase(page, /^Review/);
+    await page.getByRole("link", { name: "Next undecided" }).click();
+    await page.getByRole("heading", { name: "As disclosed" }).or(page.getByText("As disclosed")).first().waitFor();
   } },
   { name: "usage", open: (page) => go(page, "Usage") },
   { name: "keys", open: (page) => go(page, "API keys") },
@@ -85,7 +84,14 @@ async function sheet({ name, mock = name, isStranger, open }, cookies) {
   await context.close();
 }
 
-/// A verification and an export, so that there is something to see of them.
+/// The tab of the case that somebody works on.
+async function openCase(page, tab) {
+  await go(page, "Cases");
+  await page.getByRole("row").filter({ hasText: "In progress" }).getByRole("link").first().click();
+  await page.getByRole("navigation", { name: "Case" }).getByRole("link", { name: tab }).click();
+}
+
+/// A verification, an export, and a case that was searched and decided in part, so that there is something to see of them.
 async function prepare(cookies) {
   const { context, page } = await visitor(browser, { cookies });
   await page.goto(`${server.url}/app`);
@@ -99,6 +105,15 @@ async function prepare(cookies) {
   // The first complete download counts its rows.
   const [file] = await Promise.all([page.waitForEvent("download"), link.click()]);
   await file.path();
+  await openCase(page, "Search");
+  await page.getByRole("button", { name: "Start search" }).click();
+  await page.getByRole("cell", { name: "Done" }).first().waitFor({ timeout: 120_000 });
+  await openCase(page, /^Review/);
+  const list = page.locator("section[aria-labelledby=rv]");
+  await list.getByRole("checkbox", { name: /^Select #/ }).last().check();
+  await list.getByLabel(/^Reason/).fill("Of somebody else.");
+  await list.getByRole("button", { name: "Exclude", exact: true }).click();
+  await page.getByText(/ 1 excluded/).waitFor();
   await context.close();
 }
 
