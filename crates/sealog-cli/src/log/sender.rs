@@ -3,6 +3,9 @@
 //! Every line that was read ends in one of four ways, and each is counted: it is sealed, kept in the spool,
 //! rejected, or lost because the spool cannot be written either. No failure ends the command before all of
 //! them have.
+//!
+//! The queue of the client library is another loop over the same outbox; docs/architecture.md, "What is
+//! deliberately absent", says why there are two.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IsTerminal};
