@@ -138,6 +138,22 @@ impl Client {
         pending
     }
 
+    /// Closes the client at SIGTERM or SIGINT, for at most so long, and then ends the process with the exit
+    /// code that a shell gives to this signal: 143 or 130. Of several clients, the last one ends it. For
+    /// programs that do not handle signals themselves; others call [`Client::close`]. It is called inside of
+    /// a Tokio runtime; after this runtime has ended, the process ignores the signals.
+    #[cfg(unix)]
+    pub fn close_on_signal(&self, within: Duration) -> Result<(), Error> {
+        let client = self.clone();
+        crate::signals::at_signal(async move {
+            let pending = client.close(within).await;
+            if pending > 0 {
+                let message = format!("a signal ended the process before {pending} events were sent");
+                client.0.hooks.warn("client/closed", &message);
+            }
+        })
+    }
+
     /// The held batches.
     pub fn held(&self) -> Vec<Held> {
         self.0.queue.held()

@@ -25,6 +25,8 @@ mod queue;
 mod read;
 mod receipt;
 mod receipts;
+#[cfg(unix)]
+mod signals;
 mod spool;
 mod store;
 pub mod testing;

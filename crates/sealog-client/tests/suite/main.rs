@@ -4,6 +4,7 @@ mod context;
 mod queue;
 mod receipts;
 mod recorder;
+mod signals;
 
 use std::time::Duration;
 

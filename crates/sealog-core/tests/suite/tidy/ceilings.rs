@@ -13,7 +13,7 @@ const LINES: [(&str, usize); 19] = [
     ("sealog-bench", 7_300),
     ("sealog-cases", 5_700),
     ("sealog-cli", 6_300),
-    ("sealog-client", 4_500),
+    ("sealog-client", 4_600),
     ("sealog-control", 9_400),
     ("sealog-core", 3_800),
     ("sealog-dashboard", 16_000),
