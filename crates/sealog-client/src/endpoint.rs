@@ -349,10 +349,12 @@ mod tests {
     #[test]
     fn waits_grow_up_to_eight_times_the_base_and_beyond_the_last_attempt_up_to_sixty_times() {
         let policy = Policy { max_attempts: 5, base: Duration::from_secs(1), budget: Duration::MAX };
-        let longest = |attempt| (0..2000).map(|_| policy.delay(attempt, None)).max().unwrap();
         for (attempt, bound) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (40, 60)] {
-            let (longest, bound) = (longest(attempt), Duration::from_secs(bound));
+            let waits: Vec<Duration> = (0..2000).map(|_| policy.delay(attempt, None)).collect();
+            let (shortest, longest) = (*waits.iter().min().unwrap(), *waits.iter().max().unwrap());
+            let bound = Duration::from_secs(bound);
             assert!(longest <= bound && longest > bound.mul_f64(0.9), "{attempt}: {longest:?}");
+            assert!(shortest < bound.mul_f64(0.1), "{attempt}: {shortest:?}");
         }
         let policy = Policy { max_attempts: 9, ..policy };
         assert!((0..2000).all(|_| policy.delay(8, None) <= Duration::from_secs(8)));

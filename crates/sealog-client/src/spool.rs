@@ -567,6 +567,26 @@ mod tests {
     }
 
     #[test]
+    fn what_dead_processes_left_is_sent_oldest_file_first() {
+        let (folder, mut news) = (tempfile::tempdir().unwrap(), News::default());
+        // So many that the directory lists them in another order, or in the reverse one.
+        for number in 1..=9 {
+            let mut earlier = spool(folder.path());
+            earlier.put(event(number), NOW + number).unwrap();
+            earlier.close();
+        }
+        let mut later = spool(folder.path());
+        later.adopt(&mut news);
+        let mut seen = Vec::new();
+        while let Some(batch) = later.take(NOW + 10, &mut news).unwrap() {
+            seen.extend(texts(&batch));
+            end_all(&mut later, batch, &mut news);
+        }
+        let expected: Vec<String> = (1..=9).map(|number| String::from_utf8(event(number)).unwrap()).collect();
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
     fn a_name_never_gets_a_fourteenth_digit() {
         let folder = tempfile::tempdir().unwrap();
         let mut spool = spool(folder.path());
