@@ -1,5 +1,6 @@
 //! Rules of the library that the behaviour suite of all languages (`sdk/suite`) does not state.
 
+mod connection;
 mod context;
 mod queue;
 mod receipts;
