@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::make::{Made, make};
-use super::manifest::{CONTROL, refuse_other_store};
+use super::manifest::{CONTROL, STORE_LOG, refuse_other_store};
 use super::moment::Moment;
 use super::place::{Keeper, Place};
 use super::progress::Progress;
@@ -23,6 +23,8 @@ use super::target::{IntoPlace, IntoStream, Pace};
 
 /// How often segments of test events may be dropped while they are copied.
 const TRIES: usize = 5;
+/// Where the first start makes the keys that sign.
+const KEYS: [&str; 2] = ["trust/log.key", "trust/service.key"];
 /// Behind everything that answers requests.
 const NICENESS: i32 = 19;
 
@@ -33,7 +35,8 @@ pub(super) fn command() -> Command {
             "Back up the embedded store of a data directory, with its server running or stopped.\n\n\
                  A backup holds everything that was durable at one moment: the logs of live and test events, \
                  control data (tenants, keys, people, settings) and the secrets beside them. It gives access \
-                 to every event, so protect it like the store.\n\n\
+                 to every event, so protect it like the store. It has no settings, and no keys that sign: keep \
+                 a copy of trust/log.key and trust/service.key elsewhere.\n\n\
                  DIR holds any number of backups of one store. They share the segments of the log, so a \
                  second backup copies only new data. An interrupted backup does not damage earlier ones. \
                  With - instead of DIR, the command writes one complete backup to standard output as a tar \
@@ -112,6 +115,9 @@ pub fn create(
     };
     progress.finish();
     report(&made, to, matches.get_flag("json"), is_quiet);
+    if !is_quiet && let Some(reminder) = of_keys(&made, data_dir) {
+        eprintln!("sealog: {reminder}");
+    }
     let (now, events) = (seconds(made.manifest.made_at_ms), made.manifest.events());
     write_metrics(
         matches,
@@ -181,6 +187,21 @@ impl Source<'_> {
 fn projects(control: &Path) -> Result<HashSet<String>, String> {
     let known = sealog_control::projects_of_copy(control).map_err(|error| error.to_string())?;
     Ok(known.iter().map(ToString::to_string).collect())
+}
+
+/// What an operator has to keep apart, if the store has a signed log: a backup that had its keys could sign in
+/// its name.
+fn of_keys(made: &Made, data_dir: &Path) -> Option<String> {
+    made.manifest.files.iter().find(|file| file.name == STORE_LOG)?;
+    let keys = KEYS.map(|name| data_dir.join(name));
+    let files = if keys.iter().all(|key| key.exists()) {
+        keys.map(|key| key.display().to_string()).join(" and ")
+    } else {
+        "the files that trust.log_key_file and trust.service_key_file name".into()
+    };
+    Some(format!(
+        "no backup contains the keys of the signed log: keep a copy of {files} apart from the backups"
+    ))
 }
 
 fn report(made: &Made, to: &str, as_json: bool, is_quiet: bool) {
