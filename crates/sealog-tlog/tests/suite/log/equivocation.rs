@@ -20,19 +20,19 @@ on_both! {
 const SCHEDULES: u64 = 20;
 const SCHEDULES_ON_POSTGRES: u64 = 4;
 const STEPS: u64 = 40;
-const MOMENTS: [Moment; 5] =
+pub(super) const MOMENTS: [Moment; 5] =
     [Moment::HeadsBuilt, Moment::Extended, Moment::Copied, Moment::Signed, Moment::Kept];
 
 /// What was signed: for each origin and size one root, and each tree the beginning of the larger ones.
 #[derive(Default)]
-struct Evidence {
+pub(super) struct Evidence {
     signed: BTreeMap<(String, u64), (Hash, String)>,
     /// The entries of the largest tree of each origin that some server served.
     served: BTreeMap<String, Vec<Vec<u8>>>,
 }
 
 impl Evidence {
-    fn add(&mut self, collector: &Collector) {
+    pub(super) fn add(&mut self, collector: &Collector) {
         for note in collector.notes.lock().unwrap().drain(..) {
             let signed = checkpoint(&note);
             let known = self.signed.entry((signed.origin, signed.size)).or_insert((signed.root, note));
@@ -40,7 +40,7 @@ impl Evidence {
         }
     }
 
-    fn serve(&mut self, log: &StoreLog) {
+    pub(super) fn serve(&mut self, log: &StoreLog) {
         let (checkpoint, entries) = fetch(log, &vkey(log));
         let known = self.served.entry(checkpoint.origin).or_default();
         let common = known.len().min(entries.len());
@@ -51,7 +51,7 @@ impl Evidence {
     }
 
     /// Each signed tree that was served to its size begins the largest.
-    fn check(&self) {
+    pub(super) fn check(&self) {
         for ((origin, size), (root, _)) in &self.signed {
             let Some(entries) = self.served.get(origin) else { continue };
             if let Some(begin) = entries.get(..usize::try_from(*size).unwrap()) {

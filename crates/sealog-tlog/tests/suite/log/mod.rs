@@ -3,6 +3,7 @@
 mod equivocation;
 mod history;
 mod keys;
+mod live_copies;
 mod rollback;
 mod snapshots;
 mod stage;

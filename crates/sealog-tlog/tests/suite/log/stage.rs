@@ -45,6 +45,8 @@ pub struct Stage {
     pub dir: tempfile::TempDir,
     store: Option<Kind>,
     database: Option<Database>,
+    /// Where the key files and the state copy are.
+    outside: PathBuf,
     /// Copies of the tables that were taken.
     copies: u64,
 }
@@ -64,12 +66,44 @@ impl Stage {
     }
 
     fn new(database: Option<Database>) -> Stage {
-        let world = StillWorld::random_at(MORNING_MS);
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("keys")).unwrap();
-        let mut stage = Stage { world, dir, store: None, database, copies: 0 };
+        Stage::in_dir(tempfile::tempdir().unwrap(), database, StillWorld::random_at(MORNING_MS))
+    }
+
+    fn in_dir(dir: tempfile::TempDir, database: Option<Database>, world: Arc<StillWorld>) -> Stage {
+        let outside = dir.path().to_owned();
+        std::fs::create_dir(outside.join("keys")).unwrap();
+        let mut stage = Stage { world, dir, store: None, database, outside, copies: 0 };
         stage.open();
         stage
+    }
+
+    /// A second live copy: a store with a copy of the tables, the same key files and the same state copy. No
+    /// signer may be open.
+    pub fn twin(&self) -> Stage {
+        let database = self.database.as_ref().map(|_| cluster().database());
+        let mut twin = Stage::in_dir(tempfile::tempdir().unwrap(), database, Arc::clone(&self.world));
+        twin.outside.clone_from(&self.outside);
+        let (Some(from), Some(to)) = (&self.database, &twin.database) else {
+            let trust = twin.dir.path().join("data/trust");
+            std::fs::create_dir_all(&trust).unwrap();
+            copy_files(&self.dir.path().join("data/trust"), &trust);
+            return twin;
+        };
+        // Makes the tables.
+        drop(twin.log());
+        for table in tables() {
+            let rows = from.sql(&format!("SELECT coalesce(json_agg(t), '[]') FROM sealog_log.{table} t"));
+            to.sql(&format!(
+                "INSERT INTO sealog_log.{table} OVERRIDING SYSTEM VALUE
+                 SELECT * FROM json_populate_recordset(NULL::sealog_log.{table}, '{}')",
+                rows.replace('\'', "''")
+            ));
+        }
+        to.sql(
+            "SELECT setval(pg_get_serial_sequence('sealog_log.published', 'number'), max(number))
+             FROM sealog_log.published",
+        );
+        twin
     }
 
     fn open(&mut self) {
@@ -100,11 +134,11 @@ impl Stage {
     }
 
     pub fn key_file(&self, name: &str) -> KeyFile {
-        KeyFile { path: self.dir.path().join("keys").join(name), origin: Origin::Made }
+        KeyFile { path: self.outside.join("keys").join(name), origin: Origin::Made }
     }
 
     pub fn state_copy(&self) -> PathBuf {
-        self.dir.path().join("state-copy")
+        self.outside.join("state-copy")
     }
 
     pub fn settings(&self) -> Settings {
