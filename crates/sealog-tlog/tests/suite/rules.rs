@@ -256,25 +256,33 @@ pub fn changed_heads_come_once_in_pages_and_again_after_a_rebuild(home: &mut dyn
     assert_eq!(heads(&trees), before);
 }
 
-/// Random chains, appends, passes, restarts and moments at which a pass is cut off. Whatever happened, the
-/// next whole pass gives the trees of the events, and so does a rebuild.
+/// Random chains, appends, damage, passes, restarts and moments at which a pass is cut off. Whatever happened,
+/// the next whole pass over what was repaired gives the trees of the events, and so does a rebuild.
 pub fn trees_from_the_feed_equal_trees_from_a_rebuild(home: &mut dyn Home) {
     let mut dice = Dice::new(seed("trees from the feed"));
     let chains: Vec<ChainId> = (1..=5).map(|project| chain(1, project, Mode::Live)).collect();
+    // A restart repairs: nothing may hold the store meanwhile.
+    let open = |home: &dyn Home| {
+        let doubtful = DoubtfulStore::new(home.store());
+        (home.trees_over(Arc::clone(&doubtful) as _), doubtful)
+    };
     for _ in 0..rounds(3) {
-        let mut trees = Some(home.trees());
-        for _ in 0..12 {
-            match dice.below(4) {
+        let mut opened = Some(open(home));
+        for _ in 0..14 {
+            let (trees, doubtful) = opened.as_ref().unwrap();
+            match dice.below(6) {
                 0 | 1 => fill(&*home.store(), *dice.pick(&chains), dice.below(300) + 1),
-                2 => drop(interrupted(trees.as_ref().unwrap().pass(), dice.below(20))),
+                2 => drop(interrupted(trees.pass(), dice.below(20))),
+                3 => damage(home, trees, doubtful, *dice.pick(&chains), &mut dice),
+                4 => doubtful.trust(),
                 _ => {
-                    drop(trees.take());
+                    drop(opened.take());
                     home.restart();
-                    trees = Some(home.trees());
+                    opened = Some(open(home));
                 }
             }
         }
-        drop(trees.take());
+        drop(opened.take());
         home.restart();
         let trees = home.trees();
         pass(&trees);
@@ -285,6 +293,25 @@ pub fn trees_from_the_feed_equal_trees_from_a_rebuild(home: &mut dyn Home) {
         let trees = home.trees();
         pass(&trees);
         assert_eq!(heads(&trees), built);
+    }
+}
+
+/// Damages an event that the tree of a chain does not have yet. The tree stops there at the latest, and no
+/// tree has a leaf that is not its event's.
+fn damage(home: &dyn Home, trees: &Trees, doubtful: &DoubtfulStore, chain: ChainId, dice: &mut Dice) {
+    // What a pass that was cut off has left to the thread of the trees comes before the next one.
+    pass(trees);
+    let size = soon(trees.head(chain)).unwrap().map_or(0, |head| head.size);
+    let at = size + 1 + dice.below(50);
+    fill(&*home.store(), chain, 60);
+    doubtful.doubt(at, *dice.pick(&[Doubt::Damaged, Doubt::Missing]));
+    pass(trees);
+    let stopped = head(trees, chain);
+    assert!(stopped.size >= size && stopped.size < at, "{stopped:?} before {at}");
+    assert_eq!(stopped.stopped.map(|stopped| stopped.at), Some(stopped.size + 1));
+    for (chain, (size, root, _)) in heads(trees) {
+        let all = leaves(trees, &*home.store(), chain);
+        assert_eq!(root_of(&all[..usize::try_from(size).unwrap()]), root, "{chain} at {size}");
     }
 }
 
