@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::*;
+use sealog_testing::eventually;
 use serde_json::Value;
 
 /// Where the pages say that the server is.
@@ -211,7 +212,7 @@ fn the_examples_for_shippers_work() {
 }
 
 #[test]
-fn the_examples_of_verify_it_yourself_work_without_a_server() {
+fn the_examples_of_verify_it_yourself_work_and_only_the_last_walk_needs_a_server() {
     let (dir, data) = data_dir();
     let running = serve(&data);
     let key = first_key(&data);
@@ -228,8 +229,34 @@ fn the_examples_of_verify_it_yourself_work_without_a_server() {
         symlink(root().join(folder), dir.path().join(folder)).unwrap();
     }
     let project = last["project_id"].as_str().unwrap();
-    let variables = [("DIR", data.to_str().unwrap()), ("PROJECT_ID", project), ("HEAD", &head)];
-    run_page("verify-it-yourself.md", "", dir.path(), &variables);
+    let page = std::fs::read_to_string(root().join("docs/verify-it-yourself.md")).unwrap();
+    assert!(!page.split_once("\n## 10. ").unwrap().0.contains(EXAMPLE_ADDRESS));
+
+    // For the walk with curl: a server whose log has all of its three events.
+    let online = dir.path().join("online");
+    let mut command = serving(sealog(), &online);
+    command.args(["--trust-interval-s", "1"]);
+    let server = start(command);
+    let live = first_key(&online);
+    for _ in 0..3 {
+        assert_eq!(server.post(&live).0, 202);
+    }
+    eventually("all events are published", || {
+        server.get(&live, "/tlog/v1/chain").1.contains(r#""published_size":3,"#)
+    });
+    let mut vkey = sealog();
+    let (code, vkey, error) =
+        ended(vkey.args(["trust", "vkey", "--data-dir"]).arg(&online).output().unwrap());
+    assert_eq!(code, Some(0), "{error}");
+    let variables = [
+        ("DIR", data.to_str().unwrap()),
+        ("PROJECT_ID", project),
+        ("HEAD", &head),
+        ("SEALOG_API_KEY", &live),
+        ("VKEY", vkey.trim_end()),
+    ];
+    run_page("verify-it-yourself.md", &server.address, dir.path(), &variables);
+    server.stop();
 }
 
 #[test]
