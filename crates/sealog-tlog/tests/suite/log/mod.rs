@@ -1,6 +1,7 @@
 //! Rules of the store log and its signer, on both stores.
 
 mod equivocation;
+mod full_disk;
 mod history;
 mod keys;
 mod live_copies;

@@ -61,6 +61,12 @@ impl Stage {
         Stage::new(None)
     }
 
+    /// On a file system of the test's.
+    pub fn embedded_in(place: &std::path::Path) -> Stage {
+        let dir = tempfile::tempdir_in(place).unwrap();
+        Stage::in_dir(dir, None, StillWorld::random_at(MORNING_MS))
+    }
+
     pub fn on_postgres() -> Stage {
         Stage::new(Some(cluster().database()))
     }
