@@ -48,9 +48,10 @@ impl Control {
         })
     }
 
-    /// Takes one attempt of a subject back: it was right, and the others stay counted.
+    /// Takes one attempt of a subject back: it was right, and the others stay counted. On a full disk, too:
+    /// an owner who signs in there has been counted earlier that day.
     pub fn take_back_attempt(&self, subject: Hash) -> Answer<'_, ()> {
-        self.change(Lock::None, move |db| {
+        self.change_in(Room::Reserve, Lock::None, move |db| {
             let sql = "UPDATE {attempts} SET attempts = attempts - 1 WHERE subject = ?1 AND attempts > 0";
             db.execute(sql, params![subject]).map(drop)
         })

@@ -231,7 +231,9 @@ fn copy_all(db: &Connection, to: &Path) -> Result<(), DbError> {
         .mode(FILE_MODE)
         .open(to)
         .map_err(|error| DbError::Failed(format!("{}: {error}", to.display())))?;
-    let copied = db.execute("VACUUM INTO ?1", [name]).map(drop).map_err(DbError::from);
+    // In its own words: it may be another disk than that of the store that is full.
+    let copied =
+        db.execute("VACUUM INTO ?1", [name]).map(drop).map_err(|error| DbError::Failed(error.to_string()));
     if copied.is_err() {
         // Part of a copy is of no use to anyone, and on a full disk it takes the room of what is.
         let _ = fs::remove_file(to);
@@ -324,6 +326,8 @@ impl From<rusqlite::Error> for DbError {
                 DbError::Duplicate(error.to_string())
             }
             Some((_, SQLITE_CONSTRAINT_FOREIGNKEY)) => DbError::NoOwner,
+            // Whatever the disk has said of its room before.
+            Some((ErrorCode::DiskFull, _)) => DbError::Store(StoreError::NoRoom),
             Some((ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _)) => {
                 DbError::Final(error.to_string())
             }
@@ -727,10 +731,10 @@ mod tests {
     #[test]
     fn a_full_disk_and_a_locked_file_stop_one_change_only() {
         let file = in_memory();
-        for code in [rusqlite::ffi::SQLITE_FULL, rusqlite::ffi::SQLITE_BUSY] {
-            let failed = file.change(Room::Ordinary, |_| Err::<(), _>(failure(code)));
-            assert!(matches!(failed, Err(DbError::Failed(_))), "{failed:?}");
-        }
+        let change = |code| file.change(Room::Ordinary, |_| Err::<(), _>(failure(code)));
+        assert_eq!(change(rusqlite::ffi::SQLITE_FULL), Err(DbError::Store(StoreError::NoRoom)));
+        let failed = change(rusqlite::ffi::SQLITE_BUSY);
+        assert!(matches!(failed, Err(DbError::Failed(_))), "{failed:?}");
         file.change(Room::Ordinary, |db| insert_tenant(db, 1)).unwrap();
         assert_eq!((count_tenants(&file), file.failure()), (Ok(1), None));
     }

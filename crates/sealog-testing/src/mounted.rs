@@ -1,9 +1,10 @@
 //! A small file system for tests of what happens when a disk is full.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sealog_store::embedded::disk::{Disk, RealDisk};
+use sealog_store::embedded::disk::{Disk, DiskFile, RealDisk};
 
 /// A small ext4 file system in a file, mounted for a test. Nothing where the machine does not let us.
 #[derive(Debug)]
@@ -52,5 +53,36 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.at).status();
+    }
+}
+
+/// A disk whose quota ends before it does: it says that it has room, and takes nothing.
+#[derive(Debug)]
+pub struct Boasting;
+
+impl Disk for Boasting {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        RealDisk.open(path)
+    }
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        RealDisk.create(path)
+    }
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.create_dir(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        RealDisk.list(dir)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        RealDisk.sync_dir(dir)
+    }
+    fn free_bytes(&self, _: &Path) -> io::Result<u64> {
+        Ok(1 << 40)
     }
 }

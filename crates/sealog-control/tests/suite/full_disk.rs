@@ -1,8 +1,6 @@
 //! A disk that is full: keys can still be revoked, and the store can be started. On a small file system,
 //! where the machine lets us mount one.
 
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +9,9 @@ use sealog_core::catalog::FrameworkSet;
 use sealog_core::event::Draft;
 use sealog_core::id::{Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::plan::Billing;
-use sealog_store::embedded::disk::{Disk, DiskFile, RealDisk};
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::{Store, StoreError};
-use sealog_testing::mounted::Mounted;
+use sealog_testing::mounted::{Boasting, Mounted};
 use sealog_testing::*;
 
 /// A round number of bytes for events that are to fill something.
@@ -221,42 +218,11 @@ fn on_a_full_disk_nobody_else_uses_up_the_room_for_signing_in_and_revoking() {
     create_key(&control, 200).unwrap();
 }
 
-/// A disk whose quota ends before it does: it says that it has room, and takes nothing.
-#[derive(Debug)]
-struct Boasting(RealDisk);
-
-impl Disk for Boasting {
-    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        self.0.open(path)
-    }
-    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        self.0.create(path)
-    }
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.0.create_dir(path)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.0.list(dir)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.remove(path)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.sync_dir(dir)
-    }
-    fn free_bytes(&self, _: &Path) -> io::Result<u64> {
-        Ok(1 << 40)
-    }
-}
-
 /// The same where another program fills the disk between the look at it and the commit.
 #[test]
 fn the_first_change_after_the_disk_has_filled_unseen_is_made_again_with_what_is_reserved() {
     let Some(mounted) = Mounted::new(160) else { return };
-    let options = Options { disk: Arc::new(Boasting(RealDisk)), ..Options::default() };
+    let options = Options { disk: Arc::new(Boasting), ..Options::default() };
     let store = EmbeddedStore::open(&mounted.at.join("data"), &options).unwrap();
     let control = Control::embedded(&store).unwrap();
     create_tenant(&control);
@@ -281,4 +247,24 @@ fn the_first_change_after_the_disk_has_filled_unseen_is_made_again_with_what_is_
     }
     std::fs::remove_file(mounted.at.join("rest")).unwrap();
     create_key(&control, 200).unwrap();
+}
+
+/// Issue 23.23. Whoever signs in is counted first, and a right password takes itself out of the count.
+#[test]
+fn an_attempt_is_refused_as_for_lack_of_room_and_taken_back_with_what_is_reserved() {
+    let Some(mounted) = Mounted::new(160) else { return };
+    let options = Options { disk: Arc::new(Boasting), ..Options::default() };
+    let store = EmbeddedStore::open(&mounted.at.join("data"), &options).unwrap();
+    let control = Control::embedded(&store).unwrap();
+    let count = |now_ms| wait(control.count_attempt(vec![Hash([1; 32])], now_ms, 1000));
+    for _ in 0..3 {
+        count(1).unwrap();
+    }
+    mounted.fill("rest", 0);
+    assert_eq!(mounted.free(), 0);
+    // Whoever asks counts in memory then.
+    assert_eq!(count(2), Err(StoreError::NoRoom));
+    assert_eq!(wait(control.take_back_attempt(Hash([1; 32]))), Ok(()));
+    std::fs::remove_file(mounted.at.join("rest")).unwrap();
+    assert_eq!(count(3).unwrap()[0].attempts, 3);
 }

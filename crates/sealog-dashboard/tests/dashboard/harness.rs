@@ -29,6 +29,7 @@ use sealog_service::people::admin::Admin;
 use sealog_service::people::mail::{Relay, Sender, Smtp};
 use sealog_service::people::sign_in::{SignInCounts, Token};
 use sealog_service::{Stop, Visit};
+use sealog_store::embedded::disk::Disk;
 use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::postgres::PostgresStore;
 use sealog_store::reference::ReferenceStore;
@@ -154,6 +155,15 @@ impl Stage {
         let store = EmbeddedStore::open(dir.path(), &options).unwrap();
         let control = Control::embedded(&store).unwrap();
         Stage::over(Arc::new(store), control, dir, app_url, sealing, has_mail, None)
+    }
+
+    /// On a disk of the machine, which may be full.
+    pub fn on_disk(at: &Path, disk: Arc<dyn Disk>) -> Stage {
+        let (dir, sealing) = (tempfile::tempdir().unwrap(), StillWorld::new());
+        let options = Options { disk, ..sealog_testing::small(&sealing) };
+        let store = EmbeddedStore::open(&at.join("data"), &options).unwrap();
+        let control = Control::embedded(&store).unwrap();
+        Stage::over(Arc::new(store), control, dir, &format!("{HOME}/app"), sealing, true, None)
     }
 
     /// With a signed log, which has what [`Stage::publish`] publishes.

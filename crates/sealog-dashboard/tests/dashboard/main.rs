@@ -7,6 +7,7 @@ mod disclosure;
 mod events;
 mod exports;
 mod figures;
+mod full_disk;
 mod harness;
 mod keys;
 mod members;

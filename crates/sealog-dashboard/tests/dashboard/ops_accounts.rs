@@ -75,15 +75,15 @@ pub fn signed_in(stage: &Stage, n: u8) -> Browser<'_> {
     with_session(stage, n, false)
 }
 
-fn code(stage: &Stage, secret: &[u8]) -> String {
+pub fn code(stage: &Stage, secret: &[u8]) -> String {
     totp::code_at(secret, stage.now_ms() / 30_000)
 }
 
-fn sign_in(browser: &mut Browser<'_>, n: u8, password: &str) -> Response {
+pub fn sign_in(browser: &mut Browser<'_>, n: u8, password: &str) -> Response {
     browser.post("/ops/sign-in", &[("email", &operator_email(n)), ("password", password)])
 }
 
-fn is_signed_in(browser: &mut Browser<'_>) -> bool {
+pub fn is_signed_in(browser: &mut Browser<'_>) -> bool {
     browser.get("/ops/tenants").status == 200
 }
 

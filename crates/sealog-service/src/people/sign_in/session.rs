@@ -1,6 +1,7 @@
 //! Sessions: how they begin, whose a token is, and how they end.
 
 use sealog_control::{Account, Session, Shown};
+use sealog_store::StoreError;
 
 use super::accounts::{Accounts, Failed, Kind, Terms, Visitor};
 use super::token::Token;
@@ -19,7 +20,11 @@ impl<K: Kind> Accounts<K> {
         let Some(who) = self.look(token).await? else { return Ok(None) };
         let (session, now_ms) = (K::session(&who), self.world.now_ms());
         if now_ms.saturating_sub(session.last_seen_at_ms) >= SEEN_EVERY_MS {
-            self.control.touch_session::<K::Account>(session.token_digest, now_ms).await?;
+            match self.control.touch_session::<K::Account>(session.token_digest, now_ms).await {
+                // A full disk ends no session: the use of it is not noted.
+                Err(StoreError::NoRoom) => {}
+                touched => touched?,
+            }
         }
         Ok(Some(who))
     }
