@@ -18,7 +18,7 @@ use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::plan::Billing;
 use sealog_core::time::DAY_MS;
 use sealog_service::ingest::Ingest;
-use sealog_service::jobs::{Pace, Runner};
+use sealog_service::jobs::{LEASE_MS, Pace, Runner};
 use sealog_service::records::system_chain::{Drain, Turns, Wake};
 use sealog_service::{Secret, Stop};
 use sealog_store::Store;
@@ -705,6 +705,87 @@ fn a_full_disk_fails_a_search_and_a_package_and_nothing_else() {
     room();
     let package = stage.package(&case);
     assert!(package.built.is_some());
+}
+
+/// A node that makes packages, and gives way after each piece.
+fn node(stage: &Stage) -> Runner {
+    Runner {
+        control: Arc::clone(&stage.control),
+        world: Arc::clone(&stage.world) as _,
+        works: vec![Arc::new(PackageBuilder::new(stage.desk.clone()))],
+        wake: Wake::default(),
+        records: Wake::default(),
+        every: Duration::from_secs(600),
+        pace: Pace { keep_every: Duration::ZERO, slice: Duration::ZERO },
+    }
+}
+
+/// A case whose packages wait to be made.
+fn with_packages_to_make(stage: &Stage) -> (Case, [CasePackage; 2]) {
+    stage.send(2, &EVENTS);
+    let case = stage.jane();
+    let search = stage.searched(&case);
+    stage.include_all(&case, &search);
+    let case = stage.to(&case, CaseState::Approved);
+    let packages = [0, 1].map(|_| match stage.wait(stage.desk.create_package(PERSON, &case)).unwrap() {
+        PackageCreated::Done(package) => *package,
+        refused => panic!("{refused:?}"),
+    });
+    (case, packages)
+}
+
+fn known(stage: &Stage, package: &CasePackage) -> CasePackage {
+    wait(stage.control.case_package(package.new.id)).unwrap().unwrap()
+}
+
+/// Issue 23.8. The half that a node has made is in its memory.
+#[test]
+fn a_package_that_is_half_made_is_made_by_another_node_and_the_first_one_adds_nothing_to_it() {
+    on_both(|stage| {
+        let (case, packages) = with_packages_to_make(&stage);
+        let (nodes, stop, mut last) = ([0, 1].map(|_| node(&stage)), Stop::new(), [None, None]);
+        let mut turn = |n: usize| stage.wait(nodes[n].turn(&stop, &mut last[n])).unwrap();
+        assert!(turn(0));
+        let has_begun = |package: &&CasePackage| {
+            let job = wait(stage.control.job(package.job_id)).unwrap().unwrap();
+            job.state == JobState::Running && job.position.is_some_and(|position| !position.is_empty())
+        };
+        assert_eq!(packages.iter().filter(has_begun).count(), 1, "it gave way to the other one");
+        // It says nothing for so long that its lease ends.
+        stage.world.advance(LEASE_MS);
+        while turn(1) {}
+        let built = packages.each_ref().map(|package| known(&stage, package));
+        assert!(built.iter().all(|package| package.built.is_some()), "{built:?}");
+        while turn(0) {}
+        assert_eq!(packages.each_ref().map(|package| known(&stage, package)), built);
+        let [handed_over, other] = built.map(|package| {
+            let bytes = stage.download(&case, &package, None);
+            let (_, made) = package.built.unwrap();
+            assert_eq!((bytes.len() as u64, Hash(Sha256::digest(&bytes).into())), (made.bytes, made.sha256));
+            let mut files = files(&bytes, None);
+            // It names the package.
+            files.retain(|(name, _)| name != "manifest.json");
+            files
+        });
+        assert!(handed_over.len() > 3);
+        assert_eq!(handed_over, other);
+    });
+}
+
+/// Issue 23.8. A node that took over would begin anew, and give way as soon.
+#[test]
+fn two_nodes_that_give_way_after_each_piece_make_both_packages() {
+    on_both(|stage| {
+        let (_, packages) = with_packages_to_make(&stage);
+        let (nodes, stop, mut last) = ([0, 1].map(|_| node(&stage)), Stop::new(), [None, None]);
+        // More than twice the pieces that both have.
+        for _ in 0..50 {
+            for (node, last) in nodes.iter().zip(&mut last) {
+                stage.wait(node.turn(&stop, last)).unwrap();
+            }
+        }
+        assert!(packages.iter().all(|package| known(&stage, package).built.is_some()));
+    });
 }
 
 #[test]
