@@ -4,12 +4,14 @@
 //! What every test of a store needs is at the root, so that a test file begins with `use sealog_testing::*`.
 //! The rest is asked for by the name of its file: [`sim`] is a disk in memory that fails as it is told to,
 //! [`postgres`] a real cluster, [`process`] the program as a process, [`examples`] processes that tests kill,
-//! [`doubtful`] a store whose events were changed, [`feed`] what a follower hears, [`fixture`] the data of
-//! earlier builds, [`smtp`] a mail server, [`logs`] a moment between two steps, [`mounted`] a small disk,
-//! [`wire`] a connection that is cut, [`worst`] events as bad as the limits allow.
+//! [`busy`] a pool whose threads are held, [`doubtful`] a store whose events were changed, [`feed`] what a
+//! follower hears, [`fixture`] the data of earlier builds, [`smtp`] a mail server, [`logs`] a moment between
+//! two steps, [`mounted`] a small disk, [`wire`] a connection that is cut, [`worst`] events as bad as the
+//! limits allow.
 //!
 //! A helper comes here when a second test file needs it; until then it stays with the test that it explains.
 
+pub mod busy;
 pub mod certificate;
 pub mod dice;
 pub mod doubtful;

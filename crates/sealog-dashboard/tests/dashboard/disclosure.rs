@@ -654,3 +654,94 @@ fn selected_events_are_added_to_a_case_of_the_organisation_that_covers_their_pro
     let review = officer.get(&format!("{path}/review"));
     review.shows("0 included, 0 excluded, 3 to decide").shows("Added by hand");
 }
+
+/// The path of the review of a case that has found these events, in this order.
+fn review_of(stage: &Stage, events: &[String]) -> String {
+    stage.tenant(1);
+    stage.member(3, 1, Role::PrivacyOfficer);
+    for event in events {
+        stage.append(live(1), event);
+    }
+    let mut officer = stage.signed_in(3);
+    let path = case_in_progress(&mut officer);
+    assert_eq!(officer.post(&format!("{path}/search/start"), &[]).status, 303);
+    stage.work();
+    format!("{path}/review")
+}
+
+/// What is bad about the worst events, and their bodies.
+fn worst_events() -> (Vec<&'static str>, Vec<String>) {
+    sealog_testing::worst::worst_events("p-20931").into_iter().unzip()
+}
+
+/// Issue 23.9. A page has at most 200 values of some bytes each, and no event keeps an event loop.
+#[test]
+fn the_worst_events_are_reviewed_and_masked_within_the_bound_of_a_page() {
+    let stage = Stage::new();
+    let (names, events) = worst_events();
+    let here = review_of(&stage, &events);
+    let mut officer = stage.signed_in(3);
+    for (seq, name) in (1..).zip(names) {
+        let page = officer.get(&format!("{here}?event={}:{seq}", project_id(1)));
+        assert!(page.status == 200 && page.has("id=\"compare\""), "{name}: {}", page.status);
+        assert!(page.body.len() < 700_000, "{name}: {} bytes", page.body.len());
+        let form = form_in(&page, "review/mask");
+        let asked = sent(&form, &[("do", "save")]);
+        let bytes: usize = asked.iter().map(|(name, value)| name.len() + encoded(value).len() + 2).sum();
+        let saved = officer.post(&format!("{here}/mask"), &asked);
+        // Here each byte is sent as three; what browsers send is within the bound of a form.
+        let expected = if bytes <= 256 << 10 { 303 } else { 413 };
+        assert_eq!(saved.status, expected, "{name}, a form of {bytes} bytes: {}", saved.text());
+    }
+}
+
+/// Issue 23.9.
+#[test]
+fn a_review_and_its_form_of_masks_leave_the_event_loop_to_others() {
+    let stage = Stage::new();
+    let (names, events) = worst_events();
+    let at = names.iter().position(|name| *name == "many other people").unwrap();
+    let here = review_of(&stage, &events[at..=at]);
+    let mut officer = stage.signed_in(3);
+    let page = format!("{here}?event={}:1", project_id(1));
+    assert_eq!(officer.ask_while_computing("GET", &page, &[]), 200);
+    let form = form_in(&officer.get(&page), "review/mask");
+    let masks = sent(&form, &[("do", "save")]);
+    assert_eq!(officer.ask_while_computing("POST", &format!("{here}/mask"), &masks), 303);
+}
+
+/// The paths of the single values that a page offers to mask.
+fn offered(page: &Response) -> Vec<String> {
+    let boxes = page.text().split("name=\"m\" value=\"").skip(1);
+    let paths = boxes.map(|text| text.split('"').next().unwrap().to_owned());
+    paths.filter(|path| path.starts_with("metadata.")).collect()
+}
+
+/// Issue 23.9.
+#[test]
+fn an_event_has_at_most_500_single_masks() {
+    let stage = Stage::new();
+    let values = vec!["\"v\""; 700].join(",");
+    let event = format!(r#"{{"action":"a.b","actor_id":"p-20931","metadata":{{"in":[{values}]}}}}"#);
+    let here = review_of(&stage, &[event]);
+    let mut officer = stage.signed_in(3);
+    // Of the page that begins with this value; so many more of those that it offers.
+    let mut mask = |first: usize, count: usize| {
+        let page = officer.get(&format!("{here}?event={}:1&values={first}", project_id(1)));
+        let mut form = form_in(&page, "review/mask");
+        form.retain(|(name, _)| name != "m");
+        let paths = offered(&page);
+        let masks: Vec<(&str, &str)> = paths[..count].iter().map(|path| ("m", path.as_str())).collect();
+        officer.post(&format!("{here}/mask"), &sent(&form, &[&masks[..], &[("do", "save")]].concat()))
+    };
+    for (first, count) in [(0, 180), (200, 180), (400, 140)] {
+        let saved = mask(first, count);
+        assert_eq!(saved.status, 303, "{first}: {}", saved.text());
+    }
+    let refused = mask(400, 141);
+    assert_eq!(refused.status, 422);
+    refused.shows("needs more than 500 single masks");
+    assert_eq!(mask(600, 1).status, 422);
+    assert_eq!(mask(400, 139).status, 303);
+    assert_eq!(mask(600, 1).status, 303, "there are five hundred again");
+}

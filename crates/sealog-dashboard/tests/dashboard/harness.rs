@@ -31,10 +31,12 @@ use sealog_service::people::sign_in::{SignInCounts, Token};
 use sealog_service::{Stop, Visit};
 use sealog_store::embedded::disk::Disk;
 use sealog_store::embedded::{EmbeddedStore, Options};
+use sealog_store::pool::Lane;
 use sealog_store::postgres::PostgresStore;
 use sealog_store::reference::ReferenceStore;
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Append, Appended, List, Store};
+use sealog_testing::busy::Blocked;
 use sealog_testing::doubtful::DoubtfulStore;
 use sealog_testing::eventually;
 use sealog_tlog::BuiltHeads;
@@ -720,6 +722,29 @@ impl Browser<'_> {
     pub fn begin(&self, path: &str) -> axum::response::Response {
         let (request, mut router) = (self.request("GET", path, &[], ""), self.stage.router.clone());
         self.stage.wait(async { router.call(request).await.unwrap() })
+    }
+
+    /// Asks for something while the threads that compute are held, and looks that another page comes
+    /// meanwhile; the answer once they are let go on.
+    pub fn ask_while_computing(&self, method: &str, path: &str, fields: &[(&str, &str)]) -> u16 {
+        let pool = self.stage.service.store.pool();
+        let blocked = Blocked::compute(pool);
+        let form: Vec<String> =
+            fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        let headers = [("content-type", "application/x-www-form-urlencoded")];
+        let (request, mut router) =
+            (self.request(method, path, &headers, &form.join("&")), self.stage.router.clone());
+        let asked =
+            self.stage.runtime.spawn(async move { router.call(request).await.unwrap().status().as_u16() });
+        let begun = Instant::now();
+        while pool.waiting(Lane::Compute) == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(60) && !asked.is_finished(), "no job waits");
+            self.stage.wait(async { tokio::time::sleep(Duration::from_millis(1)).await });
+        }
+        assert_eq!(self.clone().get("/app/account").status, 200);
+        assert!(!asked.is_finished());
+        drop(blocked);
+        self.stage.wait(asked).unwrap()
     }
 
     /// The same request many times, none waiting for another; their statuses.
