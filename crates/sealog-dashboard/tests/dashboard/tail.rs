@@ -277,3 +277,16 @@ fn an_auditor_sees_the_granted_time_and_it_is_recorded_before_it_is_told() {
     stage.wait(stage.control.end_sessions::<Person>(person_id(3), None)).unwrap();
     assert_eq!(empty.next(), None);
 }
+
+/// A row has its bound, whatever the event is that it shows.
+#[test]
+fn the_worst_events_are_told_in_rows_of_a_bounded_size() {
+    let stage = stage();
+    let mut browser = stage.signed_in(1);
+    let mut stream = browser.open(&tail(), &[]);
+    for (name, body) in sealog_testing::worst::worst_events("usr_1") {
+        stage.append(live(1), &body);
+        let told = stream.until("event: rows");
+        assert!(told.len() < 16 << 10, "{name}: {} bytes", told.len());
+    }
+}

@@ -494,3 +494,29 @@ fn an_auditor_with_a_window_is_told_about_the_window_and_not_that_the_chain_is_e
     page.shows("No events in your window").shows("from 9 Sep 2001 until 9 Sep 2001");
     assert!(!page.has("No events yet"));
 }
+
+/// A result shows an event and the one before it: both at their worst.
+#[test]
+fn the_worst_events_are_verified_and_a_break_in_one_is_explained_within_the_bound_of_a_page() {
+    let stage = stage(0);
+    let worst = sealog_testing::worst::worst_events("usr_1");
+    for (_, body) in &worst {
+        stage.append(live(1), body);
+    }
+    let mut browser = stage.signed_in(1);
+    let mut verified = || {
+        let run = start(&mut browser, &[("range", "all")]).location().unwrap();
+        stage.work();
+        let page = browser.get(&run);
+        assert_eq!(page.status, 200);
+        assert!(page.body.len() < 250_000, "{} bytes", page.body.len());
+        assert!(browser.get(&format!("{run}/report.json")).body.len() < 250_000);
+        page
+    };
+    verified().shows(&format!("{0} of {0} events are valid", worst.len()));
+    for (seq, (name, _)) in (1..).zip(&worst) {
+        stage.doubtful.trust();
+        stage.doubtful.doubt(seq, Doubt::Changed(|event| event.sealed.prev_hash = Hash([7; 32])));
+        assert!(verified().has(&format!("broken at #{seq}")), "{name}");
+    }
+}
