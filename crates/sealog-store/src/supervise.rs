@@ -1,8 +1,10 @@
-//! Loops that go on after a panic: it is counted and logged, and the loop is started again.
+//! Loops that go on after a panic: it is counted and logged, and the loop is started again. So are threads
+//! that can go on without what they had in memory.
 //!
 //! A task that panics ends without a word. Where it follows what other nodes have changed, a revoked key
 //! would go on working here.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
@@ -88,12 +90,27 @@ pub async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
         // half done.
         match std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
             Ok(poll) => poll.map(Ok),
-            Err(panic) => {
-                let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-                Poll::Ready(Err(text.unwrap_or_else(|| "a panic without a message".into())))
-            }
+            Err(panic) => Poll::Ready(Err(text_of(&*panic))),
         }
     })
     .await
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "a panic without a message".into())
+}
+
+/// Runs what a thread does until it ends by itself. One that panics is started again after a rest. `rest`
+/// waits for so long, or until the thread is to end: then true.
+pub(crate) fn keep_running(name: &str, run: impl Fn(), rest: impl Fn(Duration) -> bool) {
+    let mut time = REST_FIRST;
+    while let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(&run)) {
+        tracing::error!(%name, panic = text_of(&*panic), restart_in_s = time.as_secs(), "a thread of the store panicked; restarting it, all other parts keep running");
+        if rest(time) {
+            return;
+        }
+        time = (time * 2).min(REST_LONGEST);
+    }
 }

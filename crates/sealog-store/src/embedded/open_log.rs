@@ -24,6 +24,7 @@ use crate::clock::HEAD_AHEAD_MS;
 use crate::error::StoreError;
 use crate::loss;
 use crate::store::{DropPlan, DropStep};
+use crate::supervise::keep_running;
 use crate::sync::{lock, wait_for};
 
 /// The parts of a log.
@@ -202,11 +203,10 @@ impl OpenLog {
             })?;
             opened.start("deadlines", |log| log.writer.deadline_thread())?;
             opened.start("count", |log| {
-                // Counts are derived: without them events are accepted and read as well.
-                let count = || log.contents.count(|time| log.upkeep.pause(time));
-                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(count)).is_err() {
-                    tracing::error!("counting thread panicked; counts are now computed on demand");
-                }
+                // Counts are derived: a panic here is no reason to stop the log, and the log has all that
+                // they are made of.
+                let pause = |time| log.upkeep.pause(time);
+                keep_running("count", || log.contents.count(pause), pause);
             })?;
             if opened.log.upkeep.has_stale_indexes() {
                 opened.start("reindex", |log| {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::data_dir::Directory;
 use super::open_log::Handle;
+use crate::supervise::keep_running;
 use crate::sync::{lock, wait_for};
 
 /// Half of the second within which it has to show.
@@ -25,24 +26,27 @@ impl Watch {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = Arc::clone(&stop);
         let run = move || {
-            let mut stop = lock(&stopped.0);
-            while !*stop {
-                stop = wait_for(&stopped.1, stop, tick.min(PAUSE_MAX));
-                if *stop {
-                    return;
-                }
-                let found = dir
-                    .check()
-                    .and_then(|()| logs.iter().try_for_each(|log| log.log().writer.check_active_file()));
-                if let Err(cause) = found {
-                    tracing::error!(%cause, "the data directory is not the opened one any more; rejecting events until the server restarts");
-                    for log in &logs {
-                        log.log().writer.poison(&io::Error::other(cause.clone()));
+            let pause = |time| {
+                let stop = lock(&stopped.0);
+                *stop || *wait_for(&stopped.1, stop, time)
+            };
+            let look = || {
+                while !pause(tick.min(PAUSE_MAX)) {
+                    let found = dir
+                        .check()
+                        .and_then(|()| logs.iter().try_for_each(|log| log.log().writer.check_active_file()));
+                    if let Err(cause) = found {
+                        tracing::error!(%cause, "the data directory is not the opened one any more; rejecting events until the server restarts");
+                        for log in &logs {
+                            log.log().writer.poison(&io::Error::other(cause.clone()));
+                        }
+                        dir.set_lost(&cause);
+                        return;
                     }
-                    dir.set_lost(&cause);
-                    return;
                 }
-            }
+            };
+            // It keeps nothing from one look to the next, and without it a lost directory goes unnoticed.
+            keep_running("directory", look, pause);
         };
         let thread = std::thread::Builder::new().name("sealog-directory".into()).spawn(run)?;
         Ok(Watch { stop, thread: Some(thread) })

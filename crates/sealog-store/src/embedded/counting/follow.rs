@@ -31,6 +31,8 @@ impl Contents {
     /// The thread that counts. `pause` waits for so long, or until the end is near: then true.
     pub(crate) fn count(&self, pause: impl Fn(Duration) -> bool) {
         let _ = rustix::process::setpriority_process(None, NICENESS);
+        // An earlier run may have panicked in the middle of a piece.
+        lock(&self.counting.progress).begin_anew();
         loop {
             // In pieces of about a segment, so that what was counted is written and does not pile up.
             let is_at_end = self.count_new(CATCH_UP_BYTES);

@@ -118,6 +118,11 @@ impl Counting {
 }
 
 impl Progress {
+    /// Follows the segment from its beginning again.
+    pub(crate) fn begin_anew(&mut self) {
+        (self.counts, self.position) = (SegmentCounts::default(), SEGMENT_HEADER_LEN as u64);
+    }
+
     /// The segment is full and counted; the next one is followed.
     pub(crate) fn close(&mut self) {
         let counts = std::mem::take(&mut self.counts);

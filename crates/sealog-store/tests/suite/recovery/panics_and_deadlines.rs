@@ -1,13 +1,18 @@
 //! Threads that panic and disks that hang: nobody waits for ever.
 
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use sealog_core::id::Ulid;
-use sealog_store::embedded::Options;
+use sealog_store::counts::{Days, day_of};
+use sealog_store::embedded::disk::{Disk, DiskFile, RealDisk};
+use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_store::world::World;
 use sealog_store::{Append, Reserved, Store, StoreError};
-use sealog_testing::sim::Op;
+use sealog_testing::sim::{DIR, Op};
 use sealog_testing::*;
 
 use super::stage::*;
@@ -67,6 +72,178 @@ fn a_panic_in_a_writer_stops_the_log_and_leaves_nobody_waiting() {
         assert_valid(&store, live(), 1);
         append(&store, live(), vec![login("next")]);
     }
+}
+
+fn is_on_thread(ending: &str) -> bool {
+    std::thread::current().name().is_some_and(|name| name.ends_with(ending))
+}
+
+/// What is in the memory of these threads is trusted by others, or waited for.
+#[test]
+fn a_panic_in_a_thread_beside_the_writers_stops_the_log_and_leaves_nobody_waiting() {
+    for victim in ["ahead", "deadlines", "upkeep"] {
+        let stage = Stage::new();
+        let world = Arc::new(PanickyWorld { still: Arc::clone(&stage.world), victims: Mutex::default() });
+        let options = Options {
+            world: Arc::clone(&world) as Arc<dyn World>,
+            tick: Duration::from_millis(5),
+            ..stage.options()
+        };
+        let store = Arc::new(stage.try_open(&options).unwrap());
+        std::mem::forget(Arc::clone(&store));
+        let kept = append(&*store, live(), vec![login("kept")]);
+        match victim {
+            "ahead" => *world.victims.lock().unwrap() = Some("sealog-live-ahead"),
+            "deadlines" => *world.victims.lock().unwrap() = Some("sealog-live-deadlines"),
+            _ => stage.disk.watch(|_| {
+                assert!(!is_on_thread("live-upkeep"), "the disk panics, as planned");
+                Ok(())
+            }),
+        }
+        // Large enough to be sealed ahead. What comes of it is no matter: it has an answer.
+        let request = Append { chain: live(), drafts: vec![big(10_000)], idempotency: None };
+        let _ = soon(store.append(request));
+        eventually("the log says that it has stopped", || store.ready().is_err());
+        assert!(matches!(store.ready(), Err(StoreError::Poisoned(_))), "{victim}: {:?}", store.ready());
+        let refused = try_append(&*store, other(3), vec![login("refused")]);
+        assert!(matches!(refused, Err(StoreError::Poisoned(_))), "{victim}: {refused:?}");
+        assert!(get(&*store, live(), kept.log_ids[0]).is_some(), "{victim}: reads go on");
+        let closing = Arc::clone(&store);
+        ends("close()", move || closing.close());
+        stage.disk.unwatch();
+    }
+}
+
+/// A store with some full segments, closed again; how many events it has.
+fn with_full_segments(stage: &Stage) -> u64 {
+    let store = stage.open();
+    let mut events = 0;
+    while stage.segments().len() < 4 {
+        append(&store, live(), vec![big(10_000)]);
+        events += 1;
+    }
+    events
+}
+
+#[test]
+fn a_panic_while_old_index_files_are_made_anew_stops_the_log_and_reads_go_on() {
+    let stage = Stage::new();
+    let events = with_full_segments(&stage);
+    stage.disk.replace_index_salt();
+    stage.disk.watch(|_| {
+        assert!(!is_on_thread("live-reindex"), "the disk panics, as planned");
+        Ok(())
+    });
+    let store = Arc::new(stage.open());
+    eventually("the log says that it has stopped", || store.ready().is_err());
+    assert!(matches!(store.ready(), Err(StoreError::Poisoned(_))), "{:?}", store.ready());
+    assert_valid(&*store, live(), events);
+    ends("close()", move || store.close());
+}
+
+#[test]
+fn counting_goes_on_after_a_panic_and_counts_nothing_twice() {
+    let stage = Stage::new();
+    let events = with_full_segments(&stage);
+    let live_dir = Path::new(DIR).join("live");
+    for name in stage.disk.file_names(&live_dir) {
+        if name.ends_with(".cnt") {
+            stage.disk.delete(&live_dir.join(name));
+        }
+    }
+    let has_panicked = Arc::new(AtomicBool::new(false));
+    let first = Arc::clone(&has_panicked);
+    stage.disk.watch(move |_| {
+        let panics = is_on_thread("live-count") && !first.swap(true, Ordering::SeqCst);
+        assert!(!panics, "the disk panics, as planned");
+        Ok(())
+    });
+    let store = stage.open_ticking(5);
+    eventually("it has panicked", || has_panicked.load(Ordering::SeqCst));
+    append(&store, live(), vec![login("later")]);
+    let full = stage.segments().len() - 1;
+    eventually("full segments have counts", || {
+        let names = stage.disk.file_names(&live_dir);
+        names.iter().filter(|name| name.ends_with(".cnt")).count() >= full
+    });
+    let today = day_of(MORNING_MS);
+    let counts = || wait(store.counts(live(), Days::new(today - 1, today + 1))).unwrap();
+    eventually("everything is counted", || counts().uncounted == 0);
+    assert_eq!(counts().events(), events + 1);
+    assert_eq!(store.ready(), Ok(()));
+}
+
+/// The machine's own disk; a look at whether a file has a name panics once.
+#[derive(Debug)]
+struct Panicky(Arc<AtomicBool>);
+
+#[derive(Debug)]
+struct PanickyFile(Box<dyn DiskFile>, Arc<AtomicBool>);
+
+impl Disk for Panicky {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(PanickyFile(RealDisk.open(path)?, Arc::clone(&self.0))))
+    }
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(PanickyFile(RealDisk.create(path)?, Arc::clone(&self.0))))
+    }
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.create_dir(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        RealDisk.list(dir)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        RealDisk.sync_dir(dir)
+    }
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        RealDisk.free_bytes(dir)
+    }
+}
+
+impl DiskFile for PanickyFile {
+    fn length(&self) -> io::Result<u64> {
+        self.0.length()
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
+    }
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+    fn is_linked(&self) -> io::Result<bool> {
+        let panics = is_on_thread("sealog-directory") && !self.1.swap(true, Ordering::SeqCst);
+        assert!(!panics, "the disk panics, as planned");
+        self.0.is_linked()
+    }
+}
+
+#[test]
+fn a_directory_that_is_moved_away_is_noticed_after_a_panic_of_the_thread_that_looks() {
+    let home = tempfile::tempdir().unwrap();
+    let has_panicked = Arc::new(AtomicBool::new(false));
+    let options = Options {
+        disk: Arc::new(Panicky(Arc::clone(&has_panicked))),
+        tick: Duration::from_millis(5),
+        ..small(&StillWorld::new())
+    };
+    let store = EmbeddedStore::open(&home.path().join("data"), &options).unwrap();
+    eventually("it has panicked", || has_panicked.load(Ordering::SeqCst));
+    append(&store, live(), vec![login("accepted")]);
+    std::fs::rename(home.path().join("data"), home.path().join("moved")).unwrap();
+    eventually("it is noticed", || matches!(store.ready(), Err(StoreError::Poisoned(_))));
 }
 
 #[test]
