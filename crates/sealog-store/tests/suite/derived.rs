@@ -264,3 +264,26 @@ fn derived_tables_of_a_database_are_compared_and_made_again() {
     assert_eq!(compare(&store, false), [""; 0]);
     assert_eq!(found(&store, &by_ticket("alice")), 2000);
 }
+
+/// In segments of their own, twice, so that all but the last is full.
+fn append_worst_events(store: &dyn Store) {
+    for _ in 0..2 {
+        for (_, body) in worst::worst_events("usr_1") {
+            append(store, live(), vec![draft(&body)]);
+        }
+    }
+}
+
+#[test]
+fn what_is_derived_from_the_worst_events_matches_them() {
+    let stage = Stage::new();
+    let options = Options { segment_bytes_first: 1 << 20, segment_bytes_max: 1 << 20, ..stage.options() };
+    let store = EmbeddedStore::open(Path::new(DIR), &options).unwrap();
+    append_worst_events(&store);
+    assert!(stage.files(".log").len() > 4, "{:?}", stage.files(".log"));
+    assert_eq!(compare(&store, false), [""; 0]);
+    let database = cluster().database();
+    let store = PostgresStore::open(&database.url(), &on_postgres(&stage.world)).unwrap();
+    append_worst_events(&store);
+    assert_eq!(compare(&store, false), [""; 0]);
+}
