@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::support::*;
 use sealog_control::{Control, ListPage, NewNotice};
@@ -96,6 +96,48 @@ fn the_owner_claims_the_account_and_sees_the_first_event() {
     // Whoever is signed in stays so.
     let server = serve(&data);
     assert!(open_page(&server, &events, &cookie).contains("the first"));
+    server.stop();
+}
+
+/// Opens a live view and waits for its answer, which stays unread; the beginning of it.
+fn live_view(server: &Running, path: &str, cookie: &str) -> (TcpStream, String) {
+    let mut view = TcpStream::connect(&server.address).unwrap();
+    let host = &server.address;
+    write!(view, "GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n").unwrap();
+    let mut beginning = [0; 64];
+    view.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = view.peek(&mut beginning).unwrap();
+    (view, String::from_utf8_lossy(&beginning[..length]).into_owned())
+}
+
+/// Issue 23.25. The sockets are closed with an answer in them that nobody has read, so each is reset; and
+/// nothing happens in the chain.
+#[test]
+fn four_live_views_that_were_reset_make_room_for_a_fifth_within_five_seconds() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = serve(&data);
+    let cookie = signed_in_owner(&server, &data);
+    let home = open_page(&server, "/app", &cookie);
+    let page = home.split_once("location: ").unwrap().1.split("\r\n").next().unwrap();
+    let tail = format!("{}/live/tail", page.split_once("/live").unwrap().0);
+    let views: Vec<_> = (0..4).map(|_| live_view(&server, &tail, &cookie)).collect();
+    for (_, answer) in &views {
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let (_, fifth) = live_view(&server, &tail, &cookie);
+    assert!(fifth.starts_with("HTTP/1.1 429"), "{fifth}");
+    drop(views);
+    let begun = Instant::now();
+    loop {
+        let (_, answer) = live_view(&server, &tail, &cookie);
+        if answer.starts_with("HTTP/1.1 200") {
+            break;
+        }
+        assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{answer}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
     server.stop();
 }
 
