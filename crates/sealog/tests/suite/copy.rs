@@ -274,6 +274,31 @@ fn everything_moves_to_a_database_and_back_and_is_the_same() {
 }
 
 #[test]
+fn the_worst_events_are_copied_to_a_database_and_back() {
+    let (dir, back) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (from, to) = (dir.path().join("data"), back.path().join("data"));
+    let database = postgres::cluster().database();
+    let source = embedded(&from);
+    furnish(&source.control);
+    let worst = sealog_testing::worst::worst_events("usr_1");
+    for (chain, (_, body)) in chains().into_iter().cycle().zip(&worst) {
+        let drafts = vec![parse_single(body.as_bytes()).unwrap().unwrap()];
+        wait(source.store.append(Append { chain, drafts, idempotency: None })).unwrap();
+    }
+    let before = everything(&source);
+    assert_eq!(before.0.len(), 1 + worst.len() + 1);
+    drop(source);
+    let (done, said) = copy(from.to_str().unwrap(), &database.url());
+    assert!(done, "{said}");
+    let there = on_postgres(&database);
+    assert!(everything(&there) == before);
+    drop(there);
+    let (done, said) = copy(&database.url(), to.to_str().unwrap());
+    assert!(done, "{said}");
+    assert!(everything(&embedded(&to)) == before);
+}
+
+#[test]
 fn a_copy_has_the_system_chain_the_project_of_it_and_the_records_that_wait_for_it() {
     let (dir, back) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (from, to) = (dir.path().join("data"), back.path().join("data"));

@@ -137,3 +137,22 @@ fn what_is_followed_as_cloudevents_is_taken_by_the_adapter() {
         assert_eq!(copy["metadata"]["hash"], first["hash"]);
     }
 }
+
+#[test]
+fn the_worst_events_leave_in_every_format_one_to_a_line() {
+    let stage = Stage::new();
+    let worst = sealog_testing::worst::worst_events("usr_1");
+    let sent: String = worst.iter().map(|(_, body)| format!("{body}\n")).collect();
+    let (code, _, noted) = stage.piped(&["log", "--file", "-"], &sent);
+    assert_eq!(code, Some(0), "{noted}");
+    for format in ["json", "ocsf", "ecs", "cef", "cloudevents"] {
+        let (code, written, noted) = stage.run(&["follow", "--once", "--format", format]);
+        assert_eq!((code, noted.as_str()), (Some(0), ""), "{format}");
+        let lines: Vec<&str> = written.trim_end_matches('\n').split('\n').collect();
+        assert_eq!(lines.len(), worst.len(), "{format}");
+        for (line, (name, body)) in lines.iter().zip(&worst) {
+            // What is written of a byte that was sent is an escape of a few, and not a path for each value.
+            assert!(line.len() < 4 * body.len() + 16_000, "{format}, {name}: {} bytes", line.len());
+        }
+    }
+}
