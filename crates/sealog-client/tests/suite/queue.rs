@@ -245,6 +245,29 @@ async fn a_spooled_batch_that_grows_too_old_while_it_is_retried_is_held() {
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn an_event_that_ended_before_a_restart_does_not_end_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let now_ms = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+    let event = |number| format!(r#"E {number} {now_ms} {{"action":"a","resource":"{number}"}}"#);
+    // As a library leaves it that settles events one by one.
+    let records =
+        ["H sealog-spool 1".into(), event(1), event(2), format!("B 1 2 {now_ms} key"), "D 1 1".into()];
+    let line = |content: &String| format!("{:08x} {content}\n", crc32fast::hash(content.as_bytes()));
+    let file = folder.path().join("1790000000000-0123456789abcdef.spool");
+    std::fs::write(file, records.iter().map(line).collect::<String>()).unwrap();
+    let ends = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&ends);
+    let recorder = Recorder::with(Options {
+        spool_dir: Some(folder.path().to_owned()),
+        on_receipt: Some(Box::new(move |_, event| seen.lock().unwrap().push(event.resource.clone()))),
+        ..options()
+    });
+    // The service gets the batch whole, under its key.
+    assert_eq!(recorder.events().await.len(), 2);
+    assert_eq!(*ends.lock().unwrap(), [Some("2".to_owned())]);
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn a_synced_spool_takes_and_sends_events_like_any_other() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::with(Options {
