@@ -6,6 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use sealog_testing::{eventually, postgres};
+use sealog_trust::checkpoint::Checkpoint;
+use sealog_trust::merkle;
+use sealog_trust::note::{Note, VerifierKey};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -271,7 +274,8 @@ fn on_postgresql_a_log_begins_once_by_a_command_and_only_nodes_with_the_key_sign
 /// A server that publishes every second, with a state copy where one is named.
 fn quick(data: &Path, copy: Option<&Path>) -> Running {
     let mut command = serving(sealog(), data);
-    command.args(["--trust-interval-s", "1"]);
+    // A test that waits asks more often than clients may.
+    command.args(["--trust-interval-s", "1", "--limits-per-ip-rps", "0"]);
     if let Some(copy) = copy {
         command.arg("--trust-state-copy").arg(copy);
     }
@@ -776,4 +780,127 @@ fn a_new_log_begins_on_request_names_the_previous_one_and_accepts_events_again()
     assert_eq!(trust(&data, &["new-log", "--yes"], &[]).0, Some(0));
     assert_eq!(status(&data, &[])["state"], "signing");
     server.stop();
+}
+
+/// The newest checkpoint, as anyone gets it.
+fn served(server: &Running) -> String {
+    let (code, note) = server.get("-", "/tlog/v1/store/checkpoint");
+    assert_eq!(code, 200, "{note}");
+    note
+}
+
+fn size_of(text: &str) -> u64 {
+    text.lines().nth(1).unwrap().parse().unwrap()
+}
+
+/// What a process has left: entries of the log, and of its newest signed checkpoint. From a copy, because a
+/// look repairs what a crash has left.
+fn sizes_left(data: &Path, looked_at: &Path) -> (u64, u64) {
+    let _ = std::fs::remove_dir_all(looked_at);
+    copy_of(&data.join("trust"), looked_at);
+    let script = "import sqlite3, sys\nprint(*sqlite3.connect(sys.argv[1]).execute('SELECT size, (SELECT max(size) FROM checkpoints c WHERE c.log = s.log) FROM state s').fetchone())";
+    let mut command = std::process::Command::new("python3");
+    let output = command.args(["-c", script]).arg(looked_at.join("log.db")).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (size, signed) = text.trim().split_once(' ').unwrap();
+    (size.parse().unwrap(), signed.parse().unwrap())
+}
+
+/// The log of a stopped server has every tree that was served or that the state copy ever had, and every
+/// signature is its own.
+fn assert_continues(data: &Path, notes: &[String], copies: &[String]) {
+    let entries = entries(data);
+    let leaves: Vec<_> = entries.iter().map(|entry| merkle::leaf_hash(entry.as_bytes())).collect();
+    let key = VerifierKey::parse(trust(data, &["vkey"], &[]).1.trim_end()).unwrap();
+    for note in notes {
+        let signed = Note::parse(note.as_bytes()).unwrap().verify(&[&key]);
+        assert!(signed.is_ok_and(|signed| signed.len() == 1), "{note}");
+    }
+    let texts = notes.iter().map(|note| note.split_once("\n\n").unwrap().0.to_owned() + "\n");
+    for text in texts.chain(copies.iter().cloned()) {
+        let Checkpoint { size, root, .. } = Checkpoint::parse(&text).unwrap();
+        let begin = leaves.get(..usize::try_from(size).unwrap());
+        assert_eq!(begin.map(merkle::root_of), Some(root), "{text} is no beginning of {}", leaves.len());
+    }
+}
+
+/// How often a server is killed, each time before a later system call that makes something durable or gives
+/// it its name: a snapshot has fewer.
+const CALLS: u64 = 9;
+
+#[test]
+fn kill_9_before_each_sync_of_a_snapshot_contradicts_nothing_that_was_served() {
+    if std::process::Command::new("strace").arg("-V").output().is_err() {
+        left_out("kill -9 before each sync of a snapshot", "strace is not installed");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (data, copy) = (dir.path().join("data"), dir.path().join("state-copy"));
+    let mut server = quick(&data, Some(&copy));
+    let key = first_key(&data);
+    server.await_drained();
+    let (mut notes, mut copies) = (Vec::new(), Vec::new());
+    let (mut unsigned, mut copied) = (0, 0);
+    for call in 1..=CALLS {
+        assert_eq!(server.post(&key).0, 202, "it is not held for a rollback");
+        notes.push(served(&server));
+        let calls = "fsync,fdatasync,rename,renameat,renameat2";
+        let mut strace = std::process::Command::new("strace");
+        strace.args([
+            "-f",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            &format!("inject={calls}:signal=KILL:when={call}"),
+        ]);
+        let mut strace = strace.args(["-p", &server.pid().to_string()]).spawn().unwrap();
+        let (code, log) = server.ended();
+        assert_eq!(code, None, "{log}");
+        strace.wait().unwrap();
+        copies.push(std::fs::read_to_string(&copy).unwrap());
+        let (size, signed) = sizes_left(&data, &dir.path().join("left"));
+        let in_copy = size_of(copies.last().unwrap());
+        assert!(signed <= in_copy && in_copy <= size, "{signed} {in_copy} {size}");
+        unsigned += u64::from(in_copy < size);
+        copied += u64::from(signed < in_copy);
+        server = quick(&data, Some(&copy));
+        assert_eq!(status(&data, &[])["state"], "signing");
+        eventually("the log goes on", || size_of(&served(&server)) > size);
+        notes.push(served(&server));
+    }
+    println!("trust: kills={CALLS} tree_before_its_copy={unsigned} copy_before_its_checkpoint={copied}");
+    assert!(unsigned > 0 && copied > 0, "no kill came in the middle: {unsigned} {copied}");
+    server.stop();
+    assert_continues(&data, &notes, &copies);
+}
+
+#[test]
+fn a_write_that_the_disk_refuses_stops_the_log_and_the_next_start_continues_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, copy) = (dir.path().join("data"), dir.path().join("state-copy"));
+    let server = quick(&data, Some(&copy));
+    let key = first_key(&data);
+    server.await_drained();
+    assert_eq!(server.post(&key).0, 202);
+    publish(&data);
+    let mut limit = std::process::Command::new("prlimit");
+    limit.args(["--fsize=100:100", "--pid", &server.pid().to_string()]);
+    assert!(limit.status().unwrap().success());
+    server.says("cannot sign the store log; retrying");
+    let mut notes = vec![served(&server)];
+    let copies = [std::fs::read_to_string(&copy).unwrap()];
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(served(&server), notes[0], "what was served stays, and nothing else is");
+    assert_eq!(std::fs::read_to_string(&copy).unwrap(), copies[0]);
+    server.terminate();
+    let (code, log) = server.ended();
+    // What it could not write at the end, such as when a key was used, is an exit code of its own.
+    assert!(matches!(code, Some(0 | 74)), "{code:?} {log}");
+    let server = quick(&data, Some(&copy));
+    assert_eq!((server.post(&key).0, status(&data, &[])["state"].as_str()), (202, Some("signing")));
+    eventually("the log goes on", || size_of(&served(&server)) > size_of(&notes[0]));
+    notes.push(served(&server));
+    server.stop();
+    assert_continues(&data, &notes, &copies);
 }
