@@ -215,6 +215,63 @@ fn a_password_link_is_never_on_a_page_without_mail_the_host_is_named() {
     assert!(!page.has("/app/reset#"));
 }
 
+/// The modules of the code that a page draws, row after row. It is dark on a quiet zone of four modules.
+fn drawn(page: &Response) -> Vec<Vec<bool>> {
+    let svg = page.text().split("<svg class=\"qr\"").nth(1).expect("a code").split("</svg>").next().unwrap();
+    let attribute = |name: &str| {
+        let behind = svg.split(&format!(" {name}=\"")).nth(1).unwrap_or_else(|| panic!("{name} in {svg}"));
+        behind.split('"').next().unwrap()
+    };
+    let side: usize = attribute("viewBox").split(' ').nth(2).unwrap().parse().unwrap();
+    assert_eq!(attribute("viewBox"), format!("-4 -4 {side} {side}"));
+    let mut dark = vec![vec![false; side - 8]; side - 8];
+    for run in attribute("d").split('z').filter(|run| !run.is_empty()) {
+        let numbers: Vec<usize> = run
+            .split(|c: char| !c.is_ascii_digit())
+            .filter(|part| !part.is_empty())
+            .map(|part| part.parse().unwrap())
+            .collect();
+        let [x, y, width, 1, back] = numbers[..] else { panic!("{run} is no row of modules") };
+        assert_eq!(run, format!("M{x} {y}h{width}v1h-{back}"));
+        assert_eq!(width, back, "{run}");
+        dark[y][x..x + width].fill(true);
+    }
+    dark
+}
+
+/// The code of an authenticator with this secret, as any other program would draw it.
+fn encoded_qr(email: &str, secret: &str) -> Vec<Vec<bool>> {
+    let url = format!("otpauth://totp/Sealog:{email}?secret={secret}&issuer=Sealog");
+    let code = qrcode::QrCode::new(url).unwrap();
+    let modules: Vec<bool> = code.to_colors().iter().map(|color| *color == qrcode::Color::Dark).collect();
+    modules.chunks(code.width()).map(<[bool]>::to_vec).collect()
+}
+
+#[test]
+fn the_code_that_a_phone_reads_holds_the_secret_that_stands_beside_it() {
+    let stage = stage();
+    let mut browser = stage.signed_in(1);
+    let first = browser.post("/app/account/authenticator", &[("old", PASSWORD)]);
+    let kept = stage.wait(stage.control.authenticator(person_id(1))).unwrap().unwrap().secret;
+    let confirm = "/app/account/authenticator/confirm";
+    let token = first.text().split("name=\"secret\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    // A wrong code leaves both where they are.
+    let second = browser.post(confirm, &[("code", "000000"), ("secret", token)]);
+    for page in [&first, &second] {
+        let shown = page.text().split("aria-label=\"Key for the authenticator\" data-copy>").nth(1).unwrap();
+        let shown = shown.split('<').next().unwrap().replace(' ', "");
+        assert_eq!(shown, totp::base32(&kept), "what is typed is what is checked");
+        assert_eq!(drawn(page), encoded_qr(&email(1), &shown));
+        // Neither the secret of another one nor one letter more makes this code.
+        let other = totp::base32(&[7; 20]);
+        assert_ne!(drawn(page), encoded_qr(&email(1), &other));
+        assert_ne!(drawn(page), encoded_qr(&email(2), &shown));
+    }
+    // The next offer is another secret, and another code with it.
+    let next = browser.post("/app/account/authenticator", &[("old", PASSWORD)]);
+    assert_ne!(drawn(&next), drawn(&first));
+}
+
 #[test]
 fn an_authenticator_is_set_up_with_one_password_and_leads_back_to_where_one_was_going() {
     let stage = stage();
