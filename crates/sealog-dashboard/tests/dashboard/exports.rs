@@ -73,6 +73,49 @@ fn an_export_has_the_same_bytes_each_time_and_its_first_download_counts_them() {
     assert_eq!((count("sealog.export_created"), count("sealog.export_downloaded")), (3, 6));
 }
 
+/// What a browser sends of the list of formats before a person has touched it, and what each choice is called.
+fn formats(page: &Response) -> (String, Vec<(String, String)>) {
+    let list = page.text().split("name=\"format\"").nth(1).unwrap().split("</select>").next().unwrap();
+    let options: Vec<&str> = list.split("<option ").skip(1).collect();
+    let value = |option: &str| option.split("value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let label = |option: &str| option.split('>').nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let chosen = options.iter().find(|option| option.split('>').next().unwrap().contains(" selected"));
+    let chosen = value(chosen.unwrap_or(&options[0]));
+    (chosen, options.iter().map(|option| (value(option), label(option))).collect())
+}
+
+#[test]
+fn ndjson_is_chosen_before_anything_is_touched_and_csv_is_called_for_reading() {
+    let stage = stage();
+    fill(&stage, live(1), 2);
+    let mut browser = stage.signed_in(1);
+    let page = browser.get(&exports_path(1));
+    let (chosen, labels) = formats(&page);
+    let named = |value: &str, label: &str| (value.to_owned(), label.to_owned());
+    assert_eq!(
+        labels,
+        [
+            named("ndjson", "NDJSON: the form that verifiers check"),
+            named("csv", "CSV: for reading"),
+            named("csv-spreadsheet", "CSV for spreadsheets: for reading, values escaped"),
+        ]
+    );
+    assert_eq!(chosen, "ndjson");
+    let export = create(&mut browser, &exports_path(1), &[("format", &chosen)]);
+    let manifest = manifest(&mut browser, &export);
+    assert!(manifest["file"].as_str().unwrap().ends_with(".ndjson"), "{manifest}");
+    assert_eq!(manifest["links_and_gaps_can_be_checked"], true);
+    for (format, listed) in
+        [("csv", "<td>CSV, for reading<"), ("csv-spreadsheet", "<td>CSV for spreadsheets, for reading<br>")]
+    {
+        create(&mut browser, &exports_path(1), &[("format", format)]);
+        browser.get(&exports_path(1)).shows(listed);
+    }
+    // What was chosen stays under a mistake in another field.
+    let wrong = [("format", "csv"), ("date_from", "soon")];
+    assert_eq!(formats(&browser.post(&format!("{}/create", exports_path(1)), &wrong)).0, "csv");
+}
+
 #[test]
 fn ndjson_is_what_the_api_returns_and_a_filter_leaves_out_the_rest() {
     let stage = stage();
