@@ -3,6 +3,7 @@
 use sealog_control::{Grants, Role};
 use sealog_core::canonical::{EventText, Fields};
 use sealog_core::id::{ChainId, Hash, Mode};
+use sealog_core::time::DAY_MS;
 use sealog_store::world::World;
 use sealog_testing::doubtful::Doubt;
 use serde_json::Value;
@@ -110,6 +111,60 @@ fn a_missing_event_a_broken_link_and_a_damaged_record_are_explained() {
         stage.work();
         browser.get(&run).shows(result).shows(explanation);
     }
+}
+
+/// The numbers of the strip: its range, the events of a block, how many blocks are in each state, and what
+/// each block says.
+fn strip(page: &Response) -> (String, String, Vec<String>, Vec<String>) {
+    let card = page.text().split("id=\"strip\">Chain status</h2>").nth(1).expect("a strip");
+    let card = card.split("</section>").next().unwrap();
+    let between = |before: &str, behind: &str| {
+        card.split(before)
+            .nth(1)
+            .unwrap_or_else(|| panic!("{before} in {card}"))
+            .split(behind)
+            .next()
+            .unwrap()
+    };
+    let (size, range) = (between("end\">", "<"), between("<p class=\"small muted num\">", "<"));
+    let legend = card.split("<li class=\"row\">").skip(1).map(|entry| {
+        let text = entry.split("</svg>").nth(1).unwrap().split("</li>").next().unwrap();
+        text.replace("<b>", "").replace("</b>", "")
+    });
+    let cells = card.split("<title>").skip(1).map(|cell| cell.split('<').next().unwrap().to_owned());
+    (range.to_owned(), size.to_owned(), legend.collect(), cells.collect())
+}
+
+#[test]
+fn the_strip_has_the_numbers_of_its_range_its_blocks_and_their_states() {
+    let stage = stage(2003);
+    let shows = |verified: u64, stale: u64, unchecked: u64, broken: u64, cells: [&str; 3]| {
+        let (range, size, legend, titles) = strip(&stage.signed_in(1).get(&verify_path(1)));
+        assert_eq!((range.as_str(), size.as_str()), ("#1 to #2,003", "1,000 events in each block"));
+        let expected = [
+            format!("Verified {verified}"),
+            format!("Verified more than 7 days ago {stale}"),
+            format!("Not fully checked {unchecked}"),
+            format!("Broken {broken}"),
+        ];
+        assert_eq!(legend, expected);
+        for (title, cell) in titles.iter().zip(cells) {
+            assert!(title.starts_with(cell), "{title} instead of {cell}");
+        }
+        assert_eq!(titles.len(), cells.len());
+    };
+    let unchecked = ["#1 to #1,000: not", "#1,001 to #2,000: not", "#2,001 to #2,003: not"];
+    shows(0, 0, 3, 0, unchecked);
+    start(&mut stage.signed_in(1), &[("range", "window"), ("from", "1"), ("to", "1000")]);
+    stage.work();
+    shows(1, 0, 2, 0, ["#1 to #1,000: verified", unchecked[1], unchecked[2]]);
+    stage.doubtful.doubt(1500, Doubt::Changed(|event| event.sealed.prev_hash = Hash::ZERO));
+    start(&mut stage.signed_in(1), &[("range", "window"), ("from", "1001"), ("to", "2003")]);
+    stage.work();
+    let broken = "#1,001 to #2,000: broken at #1,500";
+    shows(1, 0, 1, 1, ["#1 to #1,000: verified", broken, unchecked[2]]);
+    stage.clock.advance(8 * DAY_MS);
+    shows(0, 1, 1, 1, ["#1 to #1,000: ", broken, unchecked[2]]);
 }
 
 #[test]
