@@ -131,6 +131,61 @@ fn two_people_on_one_case_see_each_others_decisions_and_overwrite_none() {
 }
 
 #[test]
+fn an_event_of_another_organisation_is_refused_like_one_that_does_not_exist() {
+    let stage = stage();
+    stage.tenant(2);
+    stage.append(live(2), r#"{"action":"theirs.alone","actor_id":"p-20931"}"#);
+    let mut officer = stage.signed_in(3);
+    let path = case_in_progress(&mut officer);
+    assert_eq!(officer.post(&format!("{path}/search/start"), &[]).status, 303);
+    stage.work();
+    let here = format!("{path}/review");
+    let foreign = format!("{}:1", project_id(2));
+    let nowhere = format!("{}:1", project_id(9));
+    let unfound = format!("{}:3", project_id(1));
+    let told = stage.records(2);
+    let untouched = |officer: &mut Browser<'_>| {
+        officer.get(&here).shows("0 included, 0 excluded, 2 to decide");
+        assert_eq!(stage.records(2), told, "the other organisation hears of nothing");
+    };
+    for what in ["include", "exclude", "undecide"] {
+        let mut decide_about = |event: &str| {
+            let one = format!("{event}:1");
+            let form = [("e", one.as_str()), ("do", what), ("reason", "Of someone else.")];
+            let refused = decide(&mut officer, &here, &form);
+            assert_eq!(refused.status, 409, "{what} {event}: {}", refused.text());
+            refused.shows("role=\"alert\"").shows("did not change. Review them and decide again.");
+            assert!(!refused.has("theirs.alone") && !refused.has("id=\"compare\""), "{}", refused.text());
+            refused.text().replace(event, "EVENT")
+        };
+        let answer = decide_about(&foreign);
+        assert_eq!(answer, decide_about(&nowhere), "it does not tell which events there are");
+        assert_eq!(answer, decide_about(&unfound));
+        untouched(&mut officer);
+    }
+    // Neither by its masks, nor beside one that was found.
+    let search = search_of(&officer.get(&here));
+    let mask = [
+        ("search", search.as_str()),
+        ("event", &foreign),
+        ("revision", "1"),
+        ("do", "save"),
+        ("m", "action"),
+    ];
+    officer.post(&format!("{here}/mask"), &mask).is_problem(404, "request/not_found");
+    untouched(&mut officer);
+    let (found, foreign_one) = (events_of(&officer.get(&here)).remove(0), format!("{foreign}:1"));
+    let both =
+        [("e", found.as_str()), ("e", &foreign_one), ("event", &foreign), ("do", "exclude"), ("reason", "x")];
+    let partly = decide(&mut officer, &here, &both);
+    assert_eq!(partly.status, 409);
+    partly.shows("1 decided.");
+    assert!(!partly.has("theirs.alone"), "{}", partly.text());
+    officer.get(&here).shows("0 included, 1 excluded, 1 to decide");
+    assert_eq!(stage.records(2), told);
+}
+
+#[test]
 fn an_event_is_shown_as_stored_beside_as_disclosed_and_its_masks_are_changed() {
     let stage = stage();
     let mut officer = stage.signed_in(3);
