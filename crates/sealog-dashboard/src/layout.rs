@@ -127,7 +127,7 @@ pub(crate) enum Current {
 impl<'a> Shell<'a> {
     /// For the head of each printed page.
     pub(crate) fn organisation(&self) -> String {
-        self.place.as_ref().map(|rail| visible(&rail.organisation)).unwrap_or_default()
+        self.place.as_ref().map(|rail| rail.organisation.clone()).unwrap_or_default()
     }
 
     /// `production, live`; of a page about the whole organisation, its projects.
@@ -135,7 +135,7 @@ impl<'a> Shell<'a> {
         let Some(rail) = &self.place else { return String::new() };
         let mode = rail.modes.iter().find(|mode| mode.is_current);
         let mode = mode.map(|mode| format!(", {}", mode.label.to_lowercase())).unwrap_or_default();
-        format!("{}{mode}", visible(&rail.here))
+        format!("{}{mode}", rail.here)
     }
 
     pub(crate) fn is_system(&self) -> bool {
@@ -260,11 +260,11 @@ fn rail(place: &Place, shown: Option<Current>, page: &str) -> Rail {
         })
     });
     let mode = chain.as_ref().map_or(Mode::Live, |(_, mode)| *mode);
-    let here = place.chain.as_ref().map(|(project, _)| project.name.clone());
+    let here = place.chain.as_ref().map(|(project, _)| visible(&project.name));
     let is_limited = place.membership.grants.projects.is_some();
     let all = if is_limited { "Your projects" } else { "All projects" };
     Rail {
-        organisation: place.tenant.name.clone(),
+        organisation: visible(&place.tenant.name),
         role: place.role().rules().label,
         is_test: place.chain.as_ref().is_some_and(|(_, mode)| *mode == Mode::Test),
         is_system,
@@ -275,7 +275,7 @@ fn rail(place: &Place, shown: Option<Current>, page: &str) -> Rail {
             .map(|project| Item {
                 href: same_page(project, mode),
                 icon: "",
-                label: project.name.clone(),
+                label: visible(&project.name),
                 is_current: place.chain.as_ref().is_some_and(|(current, _)| current.id == project.id),
                 broken: 0,
             })

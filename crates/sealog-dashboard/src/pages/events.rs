@@ -27,14 +27,14 @@ use crate::pages::saved_views;
 use crate::pages::trail::{self, Trail};
 use crate::problem::Problem;
 use crate::request::{Asked, Place, encoded, html_with, query_text, see_other};
-use crate::text::{day, number};
+use crate::text::{day, number, visible};
 use crate::views;
 
 #[derive(Template)]
 #[template(path = "pages/events.html")]
 struct Page<'a> {
     shell: Shell<'a>,
-    project: &'a str,
+    project: String,
     here: String,
     bar: QueryBar,
     rows: Vec<Line>,
@@ -135,7 +135,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let (filters, is_exact) = bar.exact();
     let page = Page {
         shell: Shell::new(&app, &asked, Some(Current::Events)),
-        project: &project.name,
+        project: visible(&project.name),
         older: found.resume.map(|seq| at(&here, &given, chain, Some(seq), &trail.older(before_seq))),
         newer: trail.newer().map(|(before_seq, trail)| at(&here, &given, chain, before_seq, &trail)),
         columns: Columns::of(&given),

@@ -50,7 +50,7 @@ const FIELDS: [(&str, &str, &str); 6] = [
 #[template(path = "pages/exports.html")]
 struct Page<'a> {
     shell: Shell<'a>,
-    project: &'a str,
+    project: String,
     mode: &'static str,
     here: String,
     events: String,
@@ -137,7 +137,7 @@ impl<'a> Page<'a> {
         let field = |(name, label, kind)| Field { name, label, kind, value: value(name), error: None };
         Ok(Page {
             shell: Shell::new(app, asked, Some(Current::Exports)),
-            project: place.chain.as_ref().map_or("", |(project, _)| &project.name),
+            project: place.chain.as_ref().map_or(String::new(), |(project, _)| visible(&project.name)),
             mode: chain.mode.as_str(),
             events: place.events_path(),
             is_test: chain.mode == Mode::Test,

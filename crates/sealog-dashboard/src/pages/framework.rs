@@ -20,13 +20,13 @@ use crate::gate::of_control;
 use crate::layout::{Current, Shell};
 use crate::problem::Problem;
 use crate::request::{Asked, encoded, html, html_with, see_other};
-use crate::text::{number, short_day};
+use crate::text::{number, short_day, visible};
 
 #[derive(Template)]
 #[template(path = "pages/framework.html")]
 struct Page<'a> {
     shell: Shell<'a>,
-    project: &'a str,
+    project: String,
     framework: &'static Framework,
     here: String,
     all: String,
@@ -116,7 +116,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let (seen, required) = figures::coverage(&framework.framework, &figures);
     let page = Page {
         shell: Shell::new(&app, &asked, Some(Current::Frameworks)),
-        project: &project.name,
+        project: visible(&project.name),
         framework,
         here,
         all: format!("/app/p/{}/live/frameworks", project.id),
@@ -137,7 +137,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
 #[template(path = "pages/framework_change.html")]
 struct Question<'a> {
     shell: Shell<'a>,
-    project: &'a str,
+    project: String,
     framework: &'static Framework,
     here: String,
     is_enabled: bool,
@@ -199,7 +199,7 @@ async fn question<'a>(
     changing.sort_by_key(|(events, _)| std::cmp::Reverse(*events));
     Ok(Question {
         shell: Shell::new(app, asked, Some(Current::Frameworks)),
-        project: &project.name,
+        project: visible(&project.name),
         framework,
         here: path(project, framework),
         is_enabled: project.frameworks.contains(index),

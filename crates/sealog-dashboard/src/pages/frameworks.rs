@@ -15,6 +15,7 @@ use crate::figures::{self, Counting, Figures};
 use crate::layout::{Current, Shell};
 use crate::problem::Problem;
 use crate::request::{Asked, html, see_other};
+use crate::text::visible;
 
 /// Days back that an action counts as seen.
 pub(crate) const DAYS: u32 = 365;
@@ -23,7 +24,7 @@ pub(crate) const DAYS: u32 = 365;
 #[template(path = "pages/frameworks.html")]
 struct Page<'a> {
     shell: Shell<'a>,
-    project: &'a str,
+    project: String,
     behind: Option<String>,
     may_change: bool,
     cards: Vec<Card>,
@@ -72,7 +73,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     };
     let page = Page {
         shell: Shell::new(&app, &asked, Some(Current::Frameworks)),
-        project: &project.name,
+        project: visible(&project.name),
         behind: figures.behind(&place.membership.grants),
         may_change: place.may(Capability::ManageFrameworks),
         cards,

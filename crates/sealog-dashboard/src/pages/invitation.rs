@@ -16,6 +16,7 @@ use crate::pages::claim::{GONE, token_in};
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
 use crate::sign_in;
+use crate::text::visible;
 
 const DOMAIN: &str =
     "This organisation does not allow your e-mail domain. Contact the person who invited you.";
@@ -129,7 +130,7 @@ async fn offer(
         None => Step::SetPassword,
     };
     Ok(Offer {
-        organisation: tenant.name,
+        organisation: visible(&tenant.name),
         role: invitation.role.rules().label,
         email: invitation.email.clone(),
         step,

@@ -25,7 +25,7 @@ use crate::pages::verification::ResultShown;
 use crate::place::is_window;
 use crate::problem::Problem;
 use crate::request::{Asked, encoded, html, html_with, query_encoded};
-use crate::text::{day, iso_day, number};
+use crate::text::{day, iso_day, number, visible};
 
 /// Periods that are one click away, in days up to today.
 const PERIODS: [(u32, &str); 4] = [(1, "Today"), (7, "7 days"), (30, "30 days"), (90, "90 days")];
@@ -43,7 +43,7 @@ const WITH_READS: &str = "with";
 #[template(path = "pages/overview.html")]
 struct Page<'a> {
     shell: Shell<'a>,
-    project: &'a str,
+    project: String,
     mode: &'static str,
     here: String,
     events_href: String,
@@ -196,7 +196,7 @@ pub(crate) async fn show(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Respo
     let has_error = wanted.has_error();
     let page = Page {
         shell: Shell::new(&app, &asked, Some(Current::Overview)),
-        project: &project.name,
+        project: visible(&project.name),
         mode: mode.as_str(),
         periods: PERIODS
             .map(|(days, label)| Choice {

@@ -13,6 +13,7 @@ use crate::gate::{ENROL, of_control};
 use crate::layout::{Plain, Shell};
 use crate::problem::Problem;
 use crate::request::{Asked, html, own_path, see_other};
+use crate::text::visible;
 
 pub(crate) async fn to_app(_: Arc<Dashboard>, _: Arc<Asked>) -> Result<Response, Problem> {
     Ok(see_other("/app"))
@@ -71,7 +72,7 @@ async fn organisation(app: &Dashboard, membership: &Membership) -> Result<Option
         Some(project_id) => Some(first_page(app, tenant.id, project_id).await?),
         None => None,
     };
-    Ok(Some(Organisation { name: tenant.name, role: membership.role.rules().label, href }))
+    Ok(Some(Organisation { name: visible(&tenant.name), role: membership.role.rules().label, href }))
 }
 
 /// Figures; without an event there are none, and the list of events says how to send the first.

@@ -22,7 +22,7 @@ use crate::place::is_window;
 use crate::problem::Problem;
 use crate::request::{Asked, html, html_with, see_other};
 use crate::strip::{self, State};
-use crate::text::{day, moment, number};
+use crate::text::{day, moment, number, visible};
 use crate::views;
 
 /// Verifications on a page.
@@ -38,7 +38,7 @@ const CELL_WIDTH: usize = 24;
 #[template(path = "pages/verification.html")]
 struct Page<'a> {
     shell: Shell<'a>,
-    project: &'a str,
+    project: String,
     mode: &'static str,
     here: String,
     base_url: &'a str,
@@ -181,7 +181,7 @@ impl<'a> Page<'a> {
         let (from, to) = around.unwrap_or_else(|| (given("from"), given("to")));
         Ok(Page {
             shell: Shell::new(app, asked, Some(Current::Verification)),
-            project: place.chain.as_ref().map_or("", |(project, _)| &project.name),
+            project: place.chain.as_ref().map_or(String::new(), |(project, _)| visible(&project.name)),
             mode: chain.mode.as_str(),
             base_url: &app.config.base_url,
             range: (first <= last).then(|| (number(first), number(last))),

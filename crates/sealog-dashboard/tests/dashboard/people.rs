@@ -145,6 +145,8 @@ fn an_invitation_without_mail_shows_its_link_once_and_leaves_the_address_unconfi
     stage.member(1, 1, Role::Owner);
     let members = format!("/app/o/{}/members", tenant_id(1));
     let mut owner = stage.signed_in(1);
+    let name = format!("/app/o/{}/settings/name", tenant_id(1));
+    assert_eq!(owner.post(&name, &[("name", "<b>Acme\u{202e}")]).status, 303);
     let invited = [("email", "new@example.org"), ("role", "developer")];
     let made = owner.post(&format!("{members}/invite"), &invited);
     assert_eq!(made.location(), Some(format!("{members}?done=link")), "{}", made.text());
@@ -160,6 +162,9 @@ fn an_invitation_without_mail_shows_its_link_once_and_leaves_the_address_unconfi
     assert!(!again.has("/app/invitation#"), "shown once");
     assert_eq!(again.text().matches("new@example.org").count(), 2, "{}", again.text());
     let mut guest = stage.browser();
+    let offer = guest.post("/app/invitation", &[("token", link.as_str())]);
+    offer.shows("&#60;b&#62;Acme\\u{202e} invites you");
+    assert!(!offer.has("\u{202e}"), "the name of an organisation turns nothing");
     let fields = [("token", link.as_str()), ("accept", "1"), ("password", PASSWORD)];
     assert_eq!(guest.post("/app/invitation", &fields).status, 303);
     assert!(guest.is_signed_in());

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use sealog_control::{Grants, Role};
+use sealog_control::{Grants, NewMember, NewPerson, Records, Role};
+use sealog_core::id::Uuid;
+use sealog_service::people::account::claim_link;
+use sealog_store::world::{SystemWorld, World};
 
 use crate::harness::*;
 use sealog_testing::doubtful::Doubt;
@@ -365,4 +368,249 @@ fn each_printed_page_names_whose_it_is_and_when_it_was_retrieved() {
     stage.member_with(2, 1, Role::PrivacyOfficer, grants, None);
     let page = stage.signed_in(2).get(&format!("/app/o/{}/cases/register", tenant_id(1)));
     assert!(head(&page).contains("Your projects"), "{}", head(&page));
+}
+
+/// What becomes of a text that a person types.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Takes {
+    /// A name or a note: all but 10,000 characters.
+    Short,
+    /// What somebody wrote: 10,000 characters too.
+    Long,
+    Nothing,
+    /// It is not kept, and the rest of the form is.
+    Ignores,
+}
+
+/// How a page shows a text: as text, and with marks that nobody sees written out.
+fn as_text(typed: &str) -> String {
+    let escapes = [("&", "&#38;"), ("<", "&#60;"), (">", "&#62;"), ("\"", "&#34;"), ("'", "&#39;")];
+    let text = escapes.iter().fold(typed.to_owned(), |text, (raw, escaped)| text.replace(raw, escaped));
+    MARKS.iter().fold(text, |text, mark| text.replace(*mark, &format!("\\u{{{:x}}}", u32::from(*mark))))
+}
+
+const MARKS: [char; 3] = ['\u{202e}', '\u{2066}', '\u{200b}'];
+
+/// Nothing of it is markup, and no mark turns what stands beside it. A field keeps what was typed.
+fn is_harmless(what: &str, page: &Response) {
+    let Ok(text) = std::str::from_utf8(&page.body) else { panic!("{what}: {}", page.status) };
+    assert!(!text.contains("<script>pwned") && !text.contains("<b data-pwned"), "{what}: {text}");
+    let fields = |text: &str, from: &str, to: &str| -> String {
+        let mut parts = text.split(from);
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |kept, part| kept + part.split_once(to).map_or("", |(_, behind)| behind))
+    };
+    let around = fields(&fields(text, " value=\"", "\""), "<textarea", "</textarea>");
+    assert!(!around.contains(MARKS), "{what}: a mark and not its escape: {around}");
+}
+
+type Sent = (Response, Option<Response>);
+
+/// Each new form with each text that breaks pages: refused with a reason, or shown as text.
+#[test]
+fn hostile_text_in_any_form_is_refused_with_a_reason_or_shown_as_text() {
+    let stage = furnished();
+    stage.tenant(2);
+    stage.append(live(1), r#"{"action":"user.login","actor_id":"p-20931"}"#);
+    let own = {
+        let mut owner = stage.signed_in(1);
+        let path = case_in_progress(&mut owner);
+        assert_eq!(owner.post(&format!("{path}/search/start"), &[]).status, 303);
+        path
+    };
+    stage.work();
+    let (case, review, claims) = (own.as_str(), format!("{own}/review"), std::cell::Cell::new(20));
+    let here = format!("/app/o/{}", tenant_id(1));
+    let (project, account) = (project_id(1).to_string(), "/app/account");
+    let fresh = || {
+        let mut bytes = [0; 16];
+        SystemWorld.fill_random(&mut bytes);
+        Uuid::from_random(bytes).to_string()
+    };
+    let owner = || stage.signed_in(1);
+    // Sends a form; where it is taken, `seen` shows what it holds.
+    let send = |path: &str, fields: &[(&str, &str)], seen: &str| -> Sent {
+        let mut owner = owner();
+        let answer = owner.post(path, fields);
+        let seen = matches!(answer.status, 200 | 303).then(|| owner.get(seen));
+        (answer, seen)
+    };
+    let of_organisation = |path: &str, fields: &[(&str, &str)], seen: &str| {
+        send(&format!("{here}{path}"), fields, &format!("{here}{seen}"))
+    };
+    let of_case = |path: &str, fields: &[(&str, &str)], seen: &str| {
+        let revision = revision_of(&owner().get(case));
+        let fields = [&[("revision", revision.as_str())][..], fields].concat();
+        send(&format!("{case}{path}"), &fields, &format!("{case}{seen}"))
+    };
+    let opened = |field: &str, text: &str| {
+        let mut owner = owner();
+        let form = CASE.map(|(name, value)| (name, if name == field { text } else { value }));
+        let answer = owner.post(&format!("{here}/cases/create"), &form);
+        let seen = answer.location().map(|path| owner.get(path.split('?').next().unwrap()));
+        (answer, seen)
+    };
+    let claimed = |organisation: &str, project: &str| {
+        let n = claims.replace(claims.get() + 1);
+        let tenant_id = stage.tenant(n);
+        let person = NewPerson {
+            id: person_id(n),
+            email: format!("owner{n}@localhost"),
+            password_hash: None,
+            verified: false,
+            created_at_ms: stage.now_ms(),
+        };
+        let (role, grants, created_at_ms) = (Role::Owner, Grants::default(), stage.now_ms());
+        let member = NewMember { tenant_id, person, role, grants, ends_at_ms: None, created_at_ms };
+        stage.wait(stage.control.add_member(member, Records::none())).unwrap().unwrap();
+        let (link, url) = claim_link(&*stage.clock, &format!("{HOME}/app"), tenant_id, person_id(n));
+        stage.wait(stage.control.create_link(link, None, vec![])).unwrap().unwrap();
+        let email = format!("me{n}@example.org");
+        let names = [("organisation", organisation), ("project", project)];
+        let account = [("token", &*url.0), ("email", &email), ("password", PASSWORD)];
+        let mut guest = stage.browser();
+        let answer = guest.post("/app/claim", &[&names[..], &account[..]].concat());
+        let seen = answer.location().map(|path| guest.get(&path)).map(|page| guest.follow(page));
+        (answer, seen)
+    };
+    let public = |path: &str, field: &str, text: &str| -> Sent {
+        (stage.browser().post(path, &[(field, text), ("password", PASSWORD), ("accept", "1")]), None)
+    };
+    let created = |path: &str, text: &str, more: &[(&str, &str)]| -> Sent {
+        let form = fresh();
+        let fields = [&[("name", text), ("form", &form), ("expires", "")][..], more].concat();
+        of_organisation(&format!("{path}/create"), &fields, path)
+    };
+    let excluded = |text: &str| {
+        let page = owner().get(&review);
+        let (search, event) = (search_of(&page), events_of(&page).remove(0));
+        let fields = [("search", search.as_str()), ("e", &event), ("do", "exclude"), ("reason", text)];
+        send(&format!("{review}/decide"), &fields, &format!("{review}?show=exclude"))
+    };
+    let letters = std::cell::Cell::new(0);
+    let saved_letter = |text: &str| {
+        let revision = letters.get().to_string();
+        let fields = [("body", text), ("revision", revision.as_str())];
+        let sent = send(&format!("{case}/response/cover/save"), &fields, &format!("{case}/response/cover"));
+        letters.set(letters.get() + u32::from(sent.1.is_some()));
+        sent
+    };
+    let check = [("method", "document_seen"), ("outcome", "confirmed")];
+    let views = events_path(1).replace("/events", "/views");
+    let added = [("project", project.as_str()), ("seq", "1")];
+    type Form<'a> = (&'a str, Takes, &'a dyn Fn(&str) -> Sent);
+    let rows: &[Form<'_>] = &[
+        ("organisation at the claim", Takes::Short, &|text| claimed(text, "p")),
+        ("project at the claim", Takes::Short, &|text| claimed("o", text)),
+        ("organisation", Takes::Short, &|text| {
+            of_organisation("/settings/name", &[("name", text)], "/settings")
+        }),
+        ("project", Takes::Short, &|text| {
+            of_organisation("/projects/create", &[("name", text)], "/projects")
+        }),
+        ("renamed project", Takes::Short, &|text| {
+            let fields = [("project", project.as_str()), ("name", text)];
+            of_organisation("/projects/rename", &fields, "/projects")
+        }),
+        ("key", Takes::Short, &|text| created("/keys", text, &[("project", &project), ("mode", "test")])),
+        ("monitor token", Takes::Short, &|text| created("/monitor-tokens", text, &[("chain", &project)])),
+        ("invited address", Takes::Nothing, &|text| {
+            of_organisation("/members/invite", &[("email", text), ("role", "developer")], "/members")
+        }),
+        ("requester", Takes::Short, &|text| opened("requester", text)),
+        ("contact", Takes::Short, &|text| opened("contact", text)),
+        ("request", Takes::Long, &|text| opened("wrote", text)),
+        ("regime", Takes::Nothing, &|text| opened("regime", text)),
+        ("day of receipt", Takes::Nothing, &|text| opened("received", text)),
+        ("note of an identity check", Takes::Short, &|text| {
+            of_case("/identity", &[&check[..], &[("note", text)]].concat(), "/identity")
+        }),
+        ("identifier", Takes::Short, &|text| {
+            let fields = [("kind", "actor_id"), ("value", text), ("source", "CRM")];
+            of_case("/identifiers/add", &fields, "/identifiers")
+        }),
+        ("source of an identifier", Takes::Short, &|text| {
+            let value = fresh();
+            let fields = [("kind", "actor_id"), ("value", value.as_str()), ("source", text)];
+            of_case("/identifiers/add", &fields, "/identifiers")
+        }),
+        ("note of a scope", Takes::Short, &|text| {
+            of_case("/scope", &[("project", &project), ("note", text)], "/history")
+        }),
+        ("reason of an exclusion", Takes::Short, &excluded),
+        ("letter", Takes::Short, &saved_letter),
+        ("case to add events to", Takes::Nothing, &|text| {
+            of_organisation("/cases/add", &[&added[..], &[("case", text)]].concat(), "/cases")
+        }),
+        ("holidays", Takes::Nothing, &|text| {
+            of_organisation("/cases/holidays", &[("holidays", text)], "/cases/holidays")
+        }),
+        ("view", Takes::Short, &|text| {
+            send(&format!("{views}/save"), &[("name", text), ("query", "action=user.login")], &views)
+        }),
+        ("time zone", Takes::Nothing, &|text| {
+            of_organisation("/settings/time-zone", &[("time_zone", text)], "/settings")
+        }),
+        ("domains", Takes::Nothing, &|text| {
+            of_organisation("/settings/domains", &[("email_domains", text)], "/settings")
+        }),
+        ("longest lifetime of keys", Takes::Nothing, &|text| {
+            of_organisation("/settings/key-lifetime", &[("days", text)], "/settings")
+        }),
+        ("organisation of the notices", Takes::Nothing, &|text| {
+            send(&format!("{account}/notifications"), &[("organisation", text)], account)
+        }),
+        ("notice", Takes::Ignores, &|text| {
+            let tenant = tenant_id(1).to_string();
+            let fields = [("organisation", tenant.as_str()), ("notice", text)];
+            send(&format!("{account}/notifications"), &fields, account)
+        }),
+        ("address to sign in", Takes::Nothing, &|text| public("/app/sign-in", "email", text)),
+        ("link of an invitation", Takes::Nothing, &|text| public("/app/invitation", "token", text)),
+        ("link to a new password", Takes::Nothing, &|text| public("/app/reset", "token", text)),
+    ];
+    for (texts, text) in [
+        ("HTML", "\"'><script>pwned()</script><b data-pwned>".to_owned()),
+        ("marks", "pay\u{202e}lap\u{2066}x\u{200b}y".into()),
+        ("letters from right to left", "שלום مرحبا".into()),
+        ("emoji", "🎉👍🏽🇩🇪".into()),
+        ("10,000 characters", "w".repeat(10_000)),
+    ] {
+        for (name, takes, sent) in rows {
+            let what = format!("{texts} as {name}");
+            let (answer, seen) = sent(&text);
+            let is_taken = match takes {
+                Takes::Short => text.len() < 10_000,
+                Takes::Long | Takes::Ignores => true,
+                Takes::Nothing => false,
+            };
+            is_harmless(&what, &answer);
+            if !is_taken {
+                assert!(matches!(answer.status, 404 | 422), "{what}: {} {}", answer.status, answer.text());
+                let reasons = ["class=\"hint bad\"", "role=\"alert\"", "/docs/errors/"];
+                assert!(reasons.iter().any(|reason| answer.has(reason)), "{what}: {}", answer.text());
+                continue;
+            }
+            assert!(matches!(answer.status, 200 | 303), "{what}: {} {}", answer.status, answer.text());
+            let seen = seen.unwrap_or_else(|| panic!("{what} is nowhere seen"));
+            assert_eq!(seen.status, 200, "{what}");
+            is_harmless(&what, &seen);
+            let is_shown = seen.has(&as_text(&text));
+            assert!(is_shown || *takes == Takes::Ignores, "{what}: {}", seen.text());
+        }
+        // The first project has the text for its name now, wherever it is shown.
+        if text.len() < 10_000 {
+            let (chain, mut owner) = (events_path(1).replace("/events", ""), owner());
+            for page in ["", "/events", "/verify", "/exports", "/views", "/frameworks", "/frameworks/soc2"] {
+                let page = owner.get(&format!("{chain}{page}"));
+                assert_eq!(page.status, 200);
+                is_harmless(texts, &page);
+                page.shows(&as_text(&text));
+            }
+            // And so has the organisation, where another one can be chosen.
+            let organisations = owner.get("/app?choose=1");
+            is_harmless(texts, &organisations);
+            organisations.shows(&as_text(&text));
+        }
+    }
 }
