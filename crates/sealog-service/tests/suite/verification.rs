@@ -1,10 +1,12 @@
 //! Verifications as background jobs: what they find, and what they leave in the system chain; on both stores.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sealog_control::*;
 use sealog_core::canonical::{EventText, Fields};
+use sealog_core::catalog::FrameworkSet;
 use sealog_core::id::{ChainId, Hash, Mode, ProjectId, TenantId, Uuid};
 use sealog_core::query::SeqRange;
 use sealog_service::Stop;
@@ -176,6 +178,43 @@ fn a_changed_event_is_explained_by_what_it_should_hash_to() {
         assert_eq!((&report["valid"], &report["broken_at"]), (&false.into(), &3.into()));
         assert_eq!(report["expected_hash"], failing.recomputed.to_string());
         assert!(report::to_text(&run).contains("BROKEN AT #3"));
+    });
+}
+
+/// The alarm of a monitoring system points to this line: it has no labels of its own for project and mode.
+#[test]
+fn the_log_line_of_a_broken_chain_names_its_project_and_mode() {
+    static STORES: AtomicUsize = AtomicUsize::new(0);
+    logs::listen();
+    on_both(|stage| {
+        // No other test, and no other store, logs an error about a project of this name.
+        let name = format!("Ledger {} of the log", STORES.fetch_add(1, Ordering::SeqCst));
+        let project = NewProject {
+            id: chain().project_id,
+            tenant_id: tenant(1),
+            name: name.clone(),
+            frameworks: FrameworkSet::NONE,
+            created_at_ms: MORNING_MS,
+        };
+        wait(stage.control.create_project(project, vec![])).unwrap();
+        let test = ChainId { mode: Mode::Test, ..chain() };
+        for chain in [chain(), test] {
+            append(&*stage.store, chain, (0..3).map(|n| login(&n.to_string())).collect());
+        }
+        let logged = || logs::errors_with(&format!("project={name:?}"));
+        stage.ended(ALL);
+        assert_eq!(logged(), [""; 0], "a sound chain is no error");
+        stage.store.doubt(2, Doubt::Damaged);
+        for (at, chain, mode) in [(0, chain(), "live"), (1, test, "test")] {
+            wait(stage.verifications.start(PERSON, chain, ALL)).unwrap();
+            stage.work();
+            let logged = logged();
+            assert_eq!(logged.len(), at + 1, "once for each break: {logged:?}");
+            let fields = [format!("mode={mode:?} "), "at=2 ".into(), "reason=\"damaged\" ".into()];
+            for part in fields.iter().map(String::as_str).chain(["message=a chain is broken "]) {
+                assert!(logged[at].contains(part), "{part} in {}", logged[at]);
+            }
+        }
     });
 }
 
