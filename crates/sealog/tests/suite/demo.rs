@@ -202,6 +202,63 @@ fn there_are_requests_to_work_on_a_key_that_ends_soon_and_a_view_that_is_shared(
     server.stop();
 }
 
+/// All events of a chain that a filter of the API leaves.
+fn filtered(server: &Running, key: &str, filter: &str) -> Vec<Value> {
+    let (mut found, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let (status, body) = server.get(key, &format!("/v1/events?limit=100&{filter}{cursor}"));
+        assert_eq!(status, 200, "{body}");
+        let body: Value = serde_json::from_str(&body).unwrap();
+        found.extend(body["events"].as_array().unwrap().clone());
+        let Some(next) = body["next_cursor"].as_str() else { return found };
+        cursor = format!("&cursor={next}");
+    }
+}
+
+#[test]
+fn the_search_of_the_request_that_is_worked_on_finds_the_events_of_its_patient() {
+    let (_dir, data) = data_dir();
+    let (server, said) = start_demo(&data);
+    let people = said["people"].as_array().unwrap();
+    let cookie = sign_in(&server, &people[0]).unwrap();
+    let key = new_key(&server, &cookie, "Patient portal", "live");
+    let officer = people.iter().find(|person| person["role"] == "privacy_officer").unwrap();
+    let officer = sign_in(&server, officer).unwrap();
+    let (_, start) = page(&server, "/app".into(), &officer);
+    let list = format!("/app/o/{}/cases", between(&start, "/app/o/", "/"));
+    let (_, cases) = page(&server, list.clone(), &officer);
+    let before = cases.split("Mara Lindqvist").next().unwrap();
+    let case = before.rsplit(&format!("href=\"{list}/")).next().unwrap().split('"').next().unwrap();
+    let case = format!("{list}/{case}");
+    // What the officer has noted of her, and what is in the chain about that.
+    let (_, noted) = page(&server, format!("{case}/identifiers"), &officer);
+    let patient = format!("pat_{}", between(&noted, ">patient/pat_", "<"));
+    assert!(noted.contains(&format!(">{patient}<")), "as an actor, and as a resource: {noted}");
+    let by = filtered(&server, &key, &format!("actor_id={patient}"));
+    let on = filtered(&server, &key, &format!("resource=patient/{patient}"));
+    assert!(!by.is_empty() && !on.is_empty(), "{patient}: {} by, {} on", by.len(), on.len());
+
+    let started = submit(&server, &format!("{case}/search/start"), &officer, "");
+    assert!(started.starts_with("HTTP/1.1 303"), "{started}");
+    sealog_testing::eventually("the search is done", || {
+        let (_, search) = page(&server, format!("{case}/search"), &officer);
+        search.contains(">Done<") && !search.contains("Searching:")
+    });
+    let shown = |show: &str| {
+        let (_, review) = page(&server, format!("{case}/review?show={show}"), &officer);
+        // A list has a hundred rows on a page; these are fewer.
+        let rows = review.split("aria-label=\"Select #").skip(1);
+        rows.map(|row| row.split('"').next().unwrap().replace(',', "").parse().unwrap()).collect::<Vec<u64>>()
+    };
+    for (show, events) in [("by", by), ("on", on)] {
+        let found = shown(show);
+        let missing = events.iter().map(|event| event["chain_seq"].as_u64().unwrap());
+        let missing: Vec<u64> = missing.filter(|seq| !found.contains(seq)).collect();
+        assert!(missing.is_empty(), "{show}: {missing:?} of {patient} are not among {found:?}");
+    }
+    server.stop();
+}
+
 #[test]
 fn the_events_are_of_the_last_thirty_days_and_of_several_frameworks() {
     let (_dir, data) = data_dir();
