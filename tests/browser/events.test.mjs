@@ -44,6 +44,46 @@ journey("a row opens beside the list, others follow, and Escape closes it", () =
   await page.getByRole("heading", { level: 1, name: "user.login by usr_4" }).waitFor();
 });
 
+/// Columns that are hidden though they are chosen, what says so, and what of the list the window leaves unused.
+function columns(page) {
+  return page.evaluate(() => {
+    const main = document.querySelector("main").getBoundingClientRect();
+    const table = document.querySelector("table.events").getBoundingClientRect();
+    const cue = getComputedStyle(document.querySelector("#tools .menu summary"), "::after").content;
+    return {
+      hidden: [...document.querySelectorAll("table.events thead th")].filter((head) => !head.checkVisibility()).map((head) => head.textContent),
+      cue: cue === "none" ? "" : cue.replaceAll('"', ""),
+      unused: Math.round(main.width - table.width),
+      behind: Math.round(innerWidth - main.right),
+      over: document.scrollingElement.scrollWidth - innerWidth,
+    };
+  });
+}
+
+journey("the list has the width of the window, and what it hides has a cue", () => browser, {}, async (page, { context }) => {
+  await context.addCookies(cookies);
+  for (const [width, hidden] of [[1920, []], [1280, ["Hash"]]]) {
+    await page.setViewportSize({ width, height: 900 });
+    await page.goto(`${here()}/events`);
+    const alone = await columns(page);
+    assert.deepEqual([alone.hidden, alone.cue, alone.over], [hidden, hidden.length ? "Hash hidden: narrow window" : "", 0], `at ${width} px`);
+    assert.ok(alone.unused < 80 && alone.behind === 0, `${alone.unused} px of the page are unused at ${width} px`);
+    await page.getByRole("link", { name: "#3", exact: true }).click();
+    await page.getByRole("region", { name: "Event", exact: true }).waitFor();
+    const beside = await columns(page);
+    assert.ok(beside.hidden.length > hidden.length && beside.unused < 80, JSON.stringify(beside));
+    assert.deepEqual([beside.cue, beside.over], ["Some hidden", 0], "beside the drawer");
+    await page.keyboard.press("Escape");
+    assert.deepEqual(await columns(page), alone);
+  }
+  // A choice without those columns hides nothing, beside the drawer either.
+  await page.goto(`${here()}/events?columns=action`);
+  await page.getByRole("link", { name: "#3", exact: true }).click();
+  await page.getByRole("region", { name: "Event", exact: true }).waitFor();
+  const few = await columns(page);
+  assert.deepEqual([few.hidden, few.cue], [[], ""]);
+});
+
 journey("a row opens as a page without JavaScript", () => browser, { scripts: false }, async (page, { context }) => {
   await context.addCookies(cookies);
   await page.goto(`${here()}/events`);
@@ -70,8 +110,18 @@ journey("the live tail marks the rows that it brings", () => browser, {}, async 
   await context.addCookies(cookies);
   await page.goto(`${here()}/events`);
   const live = page.getByRole("button", { name: "Live tail" });
+  const pulse = async (reducedMotion) => {
+    await page.emulateMedia({ reducedMotion });
+    return live.evaluate((button) => button.getAnimations({ subtree: true })
+      .filter((animation) => animation.effect.pseudoElement === "::before")
+      .map(({ animationName, playState }) => `${animationName} ${playState}`));
+  };
   assert.equal(await live.getAttribute("aria-pressed"), "false");
+  assert.deepEqual(await pulse("no-preference"), [], "nothing moves before it is on");
   await live.click();
+  assert.equal(await live.getAttribute("aria-pressed"), "true");
+  assert.deepEqual(await pulse("no-preference"), ["pulse running"]);
+  assert.deepEqual(await pulse("reduce"), [], "people who asked for no movement see none");
   await page.getByText("Waiting for events.").waitFor();
   await server.send(place.live, { action: "user.logout", actor_id: "late" });
   await page.getByRole("link", { name: "late", exact: true }).waitFor();
