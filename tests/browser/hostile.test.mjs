@@ -67,3 +67,42 @@ for (const entry of PAGES.filter((page) => page.events)) {
     }
   });
 }
+
+// Letters of a right-to-left script are no marks: they stay, and the text that was hashed is read in the order of its bytes.
+const LETTERS = "\u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627";
+
+for (const scripts of [true, false]) {
+  journey(`letters from right to left do not turn the text that was hashed${scripts ? "" : ", without JavaScript"}`, () => browser, { scripts }, async (page, { context }) => {
+    await context.addCookies(cookies.owner);
+    const { project, live } = places[0];
+    const log_id = await server.send(live, { action: "user.login", actor_id: LETTERS, resource: `${LETTERS}/1`, metadata: { [LETTERS]: LETTERS, amount: 12 } });
+    for (const size of [WIDE, NARROW]) {
+      await page.setViewportSize(size);
+      await page.goto(`${server.url}/app/p/${project}/live/events/${log_id}`);
+      const read = await page.evaluate(() => {
+        for (const details of document.querySelectorAll("details")) details.open = true;
+        const box = document.querySelector("pre[aria-labelledby=l-text]");
+        const texts = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
+        const [turned, seen] = [[], []];
+        let last = null;
+        while (texts.nextNode()) {
+          const node = texts.currentNode;
+          for (let at = 0; at < node.length; at += 1) {
+            const range = document.createRange();
+            range.setStart(node, at);
+            range.setEnd(node, at + 1);
+            const { left, top, width } = range.getBoundingClientRect();
+            if (width === 0) continue;
+            seen.push(node.data[at]);
+            // A new line begins at the left again.
+            if (last && Math.abs(top - last.top) < 4 && left < last.left) turned.push(`${node.data.slice(Math.max(0, at - 5), at + 1)} at ${at}`);
+            last = { left, top };
+          }
+        }
+        return { turned, text: seen.join("") };
+      });
+      assert.deepEqual(read.turned, [], "each letter stands behind the one before it");
+      assert.ok(read.text.includes(LETTERS), "the letters are looked at");
+    }
+  });
+}
