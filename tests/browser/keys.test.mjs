@@ -4,6 +4,7 @@ import { after, before } from "node:test";
 import { journey, launch, submitPassword } from "./browser.mjs";
 import { without as missing } from "./pages.mjs";
 import { serve } from "./server.mjs";
+import { isForEverybody } from "./walk.mjs";
 
 let server, browser;
 before(async () => { [server, browser] = await Promise.all([serve(), launch()]); }, { timeout: 300_000 });
@@ -22,6 +23,7 @@ for (const scripts of [true, false]) {
     await page.getByRole("button", { name: "Create key" }).click();
     const key = (await page.getByRole("region", { name: "API key", exact: true }).textContent()).trim();
     assert.match(key, /^at_live_[0-9A-Za-z]{32,}$/);
+    await isForEverybody(page, { scripts });
 
     await server.send(key, { action: "user.login", actor_id: "usr_1" });
     await page.getByRole("link", { name: "API keys" }).click();
@@ -33,9 +35,11 @@ for (const scripts of [true, false]) {
     const sheet = page.getByRole("dialog", { name: "Revoke “checkout”" });
     await sheet.getByText("Revoking cannot be undone").waitFor();
     assert.ok(await sheet.getByLabel("Type the key name to confirm").evaluate((input) => input === document.activeElement) || !scripts);
+    await isForEverybody(page, { scripts });
     await sheet.getByLabel("Type the key name to confirm").fill("check");
     await sheet.getByRole("button", { name: "Revoke key" }).click();
     await sheet.getByRole("alert").waitFor();
+    await isForEverybody(page, { scripts });
     await sheet.getByLabel("Type the key name to confirm").fill("checkout");
     await sheet.getByRole("button", { name: "Revoke key" }).click();
     await row.getByText("Revoked").first().waitFor();
@@ -50,6 +54,8 @@ for (const scripts of [true, false]) {
     await page.getByRole("link", { name: "API keys" }).click();
     const row = page.getByRole("row").filter({ hasText: "live key" });
     await row.getByRole("link", { name: /^Roll/ }).click();
+    await page.getByRole("dialog", { name: "Roll “live key”" }).waitFor();
+    await isForEverybody(page, { scripts });
     await page.getByRole("dialog").getByRole("button", { name: "Create new key" }).click();
     const key = (await page.getByRole("region", { name: "API key", exact: true }).textContent()).trim();
     assert.notEqual(key, old);

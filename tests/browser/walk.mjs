@@ -42,6 +42,18 @@ export function walk(entries, { browser, title, open }) {
   }
 }
 
+/// What only a form or a query opens is looked at where its journey meets it.
+export async function isForEverybody(page, { scripts }) {
+  // axe-core waits for timers, which a page without JavaScript does not have.
+  const looks = scripts ? [["light", EVERYTHING], ["dark", COLOURS]] : [];
+  for (const [colorScheme, rules] of looks) {
+    await page.emulateMedia({ colorScheme });
+    await hasNoBarriers(page, rules);
+  }
+  await page.emulateMedia({ colorScheme: null });
+  await fitsPhone(page);
+}
+
 /// As it comes over the wire for the first time: the page, its stylesheet, its scripts. What events arrive later is not part of it, and has no end.
 async function isSmall(answers) {
   const ended = answers.filter((answer) => !answer.headers()["content-type"]?.startsWith("text/event-stream"));
