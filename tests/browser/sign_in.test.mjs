@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { code, inside, journey, launch, submitPassword } from "./browser.mjs";
 import { PASSWORD, serve } from "./server.mjs";
+import { isForEverybody } from "./walk.mjs";
 
 let server, browser;
 before(async () => { [server, browser] = await Promise.all([serve(), launch()]); }, { timeout: 300_000 });
@@ -29,6 +30,8 @@ for (const scripts of [true, false]) {
     await card.getByLabel("Password").fill(PASSWORD);
     await card.getByRole("button", { name: "Set up" }).click();
     const secret = await page.getByRole("region", { name: "Key for the authenticator" }).textContent();
+    await page.getByRole("img", { name: "QR code of the key below" }).waitFor();
+    await isForEverybody(page, { scripts });
 
     await card.getByLabel("Code from your authenticator").fill("000000");
     await card.getByRole("button", { name: "Turn on" }).click();
