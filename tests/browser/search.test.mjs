@@ -93,7 +93,7 @@ journey("suggestions follow the cursor, and the last chip becomes text again", (
   await context.addCookies(cookies);
   await page.goto(`${events()}?q=action:user.login`);
   await bar(page).click();
-  await page.getByRole("option", { name: /^action:user.login.*Recent|^actor:/ }).first().waitFor();
+  await page.getByRole("option", { name: /^actor:/ }).first().waitFor();
   await bar(page).pressSequentially("act");
   await page.getByRole("option", { name: /^actor:/ }).first().waitFor();
   await bar(page).pressSequentially("or:usr_8");
@@ -120,19 +120,48 @@ journey("suggestions follow the cursor, and the last chip becomes text again", (
   await page.waitForURL((url) => url.search === "?q=action:user.login");
 });
 
-// The server cuts a search after a second of work; here the end of a page is replaced by such a cut.
+journey("searches of this tab are offered again, and no others", () => browser, {}, async (page, { context }) => {
+  await context.addCookies(cookies);
+  const offered = async (of = page) => {
+    await bar(of).click();
+    await of.getByRole("option", { name: /^actor:/ }).first().waitFor();
+    return (await of.getByRole("option").filter({ hasText: "Recent" }).locator("code").allTextContents());
+  };
+  await page.goto(`${events()}?q=action:user.login`);
+  assert.deepEqual(await offered(), [], "a tab begins with none");
+  await page.goto(`${events()}?q=actor:usr_3`);
+  assert.deepEqual(await offered(), ["action:user.login"]);
+  await page.goto(`${events()}?q=action:user.login`);
+  assert.deepEqual(await offered(), ["actor:usr_3", "action:user.login"], "the newest first, each once");
+  // One that is chosen is the whole query.
+  await bar(page).press("ArrowDown");
+  await bar(page).press("Enter");
+  await page.waitForURL((url) => url.search === "?q=actor:usr_3");
+  assert.equal(await rows(page), 1);
+  await bar(page).click();
+  await bar(page).pressSequentially("sev");
+  await page.getByRole("option", { name: /^severity:/ }).first().waitFor();
+  assert.equal(await page.getByRole("option").filter({ hasText: "Recent" }).count(), 0, "a search in its place would take what is typed away");
+  const other = await context.newPage();
+  await other.goto(`${events()}?q=actor:usr_3`);
+  assert.deepEqual(await offered(other), []);
+});
+
+// The server cuts a search after a second of work; here the end of each answer is replaced by such a cut.
 journey("a search that was cut goes on by itself once", () => browser, {}, async (page, { context }) => {
   await context.addCookies(cookies);
-  await page.route(/q=login$/, async (route) => {
+  const asked = [];
+  await page.route(/\/events\?q=(login|shared)/, async (route) => {
+    asked.push(new URL(route.request().url()).searchParams.get("q"));
     const answer = await route.fetch();
-    const cut = `<span>Searched back to #2.</span><a class="btn sm end" rel="next" data-on href="${events()}?q=shared&columns=actor">Continue</a>`;
+    const cut = `<span>Searched back to #${9 - asked.length}.</span><a class="btn sm end" rel="next" data-on href="${events()}?q=shared&columns=actor">Continue</a>`;
     await route.fulfill({ response: answer, body: (await answer.text()).replace(/<span class="end">End of results\.<\/span>/, cut) });
   });
-  let asked = 0;
-  page.on("request", (request) => { asked += request.url().includes("q=shared"); });
   await page.goto(`${events()}?q=login`);
-  await page.getByText("End of results.").waitFor();
+  await page.getByText("Searched back to #7.").waitFor();
+  await page.waitForLoadState("networkidle");
+  assert.deepEqual(asked, ["login", "shared"], "by itself once, and no further");
   assert.equal(await rows(page), 9, "what it finds joins the list");
-  assert.equal(await page.getByText("Searched back to").count(), 0);
-  assert.equal(asked, 1);
+  assert.equal(await page.getByText("Searched back to #8.").count(), 0);
+  assert.equal(await page.getByRole("link", { name: "Continue" }).count(), 1, "the rest is for the person to ask for");
 });
