@@ -201,3 +201,141 @@ for (const scripts of [true, false]) {
     assert.equal(foreign.status(), 404);
   });
 }
+
+/// A request that is worked on in an organisation of its own, whose chain has so many events of the person; the address of the case.
+async function worked(page, context, name, events) {
+  const other = await server.organisation(name);
+  for (let at = 0; at < events.length; at += 100) await server.sendAll(other.live, events.slice(at, at + 100));
+  await context.addCookies(await signedIn(browser, server, other.people.privacy_officer));
+  await page.goto(`${server.url}/app/o/${other.organisation}/cases/new`);
+  await page.getByLabel("Requester").fill("Ada Subject");
+  await page.getByLabel("production").check();
+  await page.getByRole("button", { name: "Open case" }).click();
+  await page.getByText("Case opened. The clock is running.").waitFor();
+  const address = page.url().split("?")[0];
+  await furnishCase(page, address, { actor: "found" });
+  await reviewed(page, address);
+  return { ...other, address };
+}
+
+const logins = (count, more = () => ({})) => Array.from({ length: count }, (_, number) => ({ action: "user.login", actor_id: "found", ...more(number) }));
+
+journey("the comparison stands beside its row, under a head that stays", () => browser, {}, async (page, { context }) => {
+  const { address } = await worked(page, context, "Compares", logins(80, (number) => ({ resource: `session/${"s".repeat(number % 2 ? 120 : 4)}` })));
+  const box = (locator) => locator.boundingBox();
+  for (const width of [1280, 1920]) {
+    await page.setViewportSize({ width, height: 900 });
+    await page.goto(`${address}/review`);
+    const heights = await page.locator("table.found tbody tr").evaluateAll((rows) => rows.map((row) => row.getBoundingClientRect().height));
+    assert.ok(heights.length === 80 && Math.max(...heights) <= 36, `rows of ${Math.max(...heights)} px at ${width} px`);
+    // Far down the list: the head is still there to be pressed, and the event opens on the same screen.
+    await page.getByRole("link", { name: "#20", exact: true }).click();
+    await page.getByRole("heading", { name: "#20", exact: true }).waitFor();
+    const row = page.locator("tr[aria-current]");
+    await row.evaluate((element) => element.scrollIntoView({ block: "center" }));
+    const [current, compare, list] = await Promise.all([box(row), box(page.locator("#compare")), box(page.locator("section[aria-labelledby=rv]"))]);
+    assert.ok(list.y < -900, `the list is scrolled: ${list.y}`);
+    assert.ok(current.y > 0 && current.y < 900, "the row is on the screen");
+    assert.ok(compare.x >= current.x + current.width && compare.x + compare.width <= width, `${JSON.stringify({ compare, current })} at ${width} px`);
+    assert.ok(compare.y >= 0 && compare.y < 100, `the comparison begins at the top of the screen: ${compare.y} at ${width} px`);
+    const decides = [page.getByRole("button", { name: "Include", exact: true }), page.getByRole("button", { name: "Include and next" })];
+    for (const button of decides) {
+      const at = await box(button);
+      assert.ok(at.y >= 0 && at.y + at.height <= 300, `${JSON.stringify(at)} at ${width} px`);
+      assert.ok(await button.evaluate((element) => {
+        const { x, y, width, height } = element.getBoundingClientRect();
+        return element.contains(document.elementFromPoint(x + width / 2, y + height / 2));
+      }), "nothing covers it");
+    }
+    assert.equal(await page.evaluate(() => document.scrollingElement.scrollWidth - innerWidth), 0);
+  }
+});
+
+for (const scripts of [true, false]) {
+  const without = scripts ? "" : ", without JavaScript";
+
+  journey(`events are decided about by their action, and those with a text one after the other${without}`, () => browser, { scripts }, async (page, { context }) => {
+    await worked(page, context, `Groups ${scripts}`, [
+      ...logins(3),
+      ...logins(2, () => ({ action: "user.logout" })),
+      ...logins(2, (number) => ({ action: "data.exported", metadata: { note: `asked ${number}` } })),
+    ]);
+    await page.getByText("0 included, 0 excluded, 7 to decide").waitFor();
+    await page.getByText("By action").click();
+    const group = (action) => page.locator(".groups li").filter({ has: page.getByRole("link", { name: action, exact: true }) });
+    await group("data.exported").getByText("2, 2 to decide").waitFor();
+    await group("data.exported").getByText("2 to read").waitFor();
+    await group("user.logout").getByText("2, 2 to decide").waitFor();
+    await page.getByRole("link", { name: "user.logout", exact: true }).click();
+    await page.getByRole("button", { name: "Include 2 with nothing to read" }).waitFor();
+    assert.equal(await page.locator("table.found tbody tr").count(), 2, "of this action alone");
+    await page.getByRole("button", { name: "Include 2 with nothing to read" }).click();
+    await page.getByText("2 events included.").waitFor();
+    await page.getByText("2 included, 0 excluded, 5 to decide").waitFor();
+    // The group stays chosen; all actions are one link away.
+    await page.getByRole("link", { name: "All actions" }).click();
+    await page.getByRole("button", { name: "Include 3 with nothing to read" }).click();
+    await page.getByText("5 included, 0 excluded, 2 to decide").waitFor();
+    await page.getByRole("link", { name: "Next undecided" }).first().click();
+    for (const left of [1, 0]) {
+      await page.getByRole("button", { name: "Include and next" }).click();
+      await page.getByText(`${7 - left} included, 0 excluded, ${left} to decide`).waitFor();
+    }
+  });
+
+  journey(`where two people are needed, who reviewed does not approve${without}`, () => browser, { scripts }, async (page, { context }) => {
+    const { address, organisation, people } = await worked(page, context, `Two people ${scripts}`, logins(2));
+    const officer = await context.cookies();
+    const as = async (cookies) => { await context.clearCookies(); await context.addCookies(cookies); };
+    const owner = await signedIn(browser, server, people.owner);
+    await as(owner);
+    await page.goto(`${server.url}/app/o/${organisation}/settings`);
+    await page.getByLabel("Require two people").check();
+    await page.getByRole("button", { name: "Save cases" }).click();
+    await page.getByRole("status").filter({ hasText: "Saved." }).waitFor();
+    assert.ok(await page.getByLabel("Require two people").isChecked());
+    await as(officer);
+    await page.goto(`${address}/review`);
+    await page.getByRole("button", { name: "Include 2 with nothing to read" }).click();
+    await page.getByText("2 included, 0 excluded, 0 to decide").waitFor();
+    await page.goto(address);
+    await step(page, "Send to review");
+    await page.getByText("another person must approve", { exact: false }).first().waitFor();
+    await takeStep(page, "Approve");
+    await page.getByText("you decided about 2 of the events", { exact: false }).waitFor();
+    await as(owner);
+    await page.goto(address);
+    await page.getByText("Approve what will be disclosed.").waitFor();
+    await takeStep(page, "Approve");
+    await page.getByText("Case moved to Approved.").waitFor();
+  });
+
+  journey(`the system log names people and is filtered by one of them${without}`, () => browser, { scripts }, async (page, { context }) => {
+    const other = await server.organisation(`Log ${scripts}`);
+    const { owner, developer } = other.people;
+    for (const email of [developer, owner]) await context.addCookies(await signedIn(browser, server, email));
+    await server.drained();
+    await page.goto(`${server.url}/app/o/${other.organisation}/system-log`);
+    const rows = page.locator("table.system-log tbody tr");
+    const people = async () => [...new Set((await rows.locator("td[data-label=Person]").allTextContents()).map((name) => name.trim()))].sort();
+    const choice = page.getByRole("combobox", { name: "Person" });
+    const everybody = await people();
+    assert.ok(everybody.includes(owner) && everybody.includes(developer), everybody.join());
+    // A sentence for each, and no id in the place of a person.
+    for (const sentence of await rows.locator("th").allTextContents()) assert.match(sentence, /^[A-Z].*\./);
+    await choice.selectOption({ label: developer });
+    await page.getByRole("button", { name: "Filter", exact: true }).click();
+    await page.waitForURL((url) => url.searchParams.get("person"));
+    assert.deepEqual(await people(), [developer]);
+    assert.equal(await choice.locator("option:checked").textContent(), developer);
+    // The same by the address in a row.
+    await choice.selectOption({ label: "Everyone" });
+    await page.getByRole("button", { name: "Filter", exact: true }).click();
+    await rows.locator("td[data-label=Person]").getByRole("link", { name: owner }).first().click();
+    await page.waitForURL((url) => url.searchParams.get("person"));
+    assert.deepEqual(await people(), [owner]);
+    // A person of another organisation is not there.
+    const foreign = await page.goto(`${server.url}/app/o/${other.organisation}/system-log?person=${place.person}`);
+    assert.equal(foreign.status(), 404);
+  });
+}
