@@ -5,7 +5,9 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
+import sys
 import tarfile
 import tempfile
 import unittest
@@ -37,7 +39,12 @@ void begin(long *stack) {
 """
 CARGO = """#!/bin/bash
 set -euo pipefail
-[ "$1" = zigbuild ] || exec CARGO "$@"
+if [ "$1" != zigbuild ]; then
+  # The same each time, and slow.
+  kept="${0%/*}/${*//[^a-z]/-}"
+  [ -e "$kept" ] || { CARGO "$@" >"$kept.unfinished" && mv "$kept.unfinished" "$kept"; }
+  exec cat "$kept"
+fi
 to="$CARGO_TARGET_DIR/x86_64-unknown-linux-gnu/release"
 mkdir -p "$to"
 for program in sealog sealog-verify; do
@@ -46,6 +53,17 @@ for program in sealog sealog-verify; do
   cc -O1 -g -fno-ident -nostartfiles -fno-stack-protector -Wl,--build-id=none "${more[@]}" -D "SAYS=\\"$program VERSION (${SAYS:-$SEALOG_COMMIT}, release)\\"" -o "$to/$program" "${0%/*}/program.c"
 done
 """
+
+
+# Read by bash before scripts/release: kills it with all that it has started before the step of this number.
+HOOK = """case "$0" in */release)
+  set -T
+  step=0
+  trap 'step=$((step + 1)); echo $step >"$STEPS"; [ $step -lt "$KILL_AT" ] || kill -9 0' DEBUG
+esac
+"""
+# At how many steps it is killed, and at how many of the last ones beside them.
+SOME, LAST = 8, 10
 
 
 class Release(unittest.TestCase):
@@ -98,6 +116,7 @@ class Release(unittest.TestCase):
 
     def test_a_key_that_cannot_be_read_stops_it_first(self):
         self.assertIn("cannot read the key", self.refused("1.2.3", "--key", "no-such-key"))
+        self.assertIn("cannot sign with the key", self.refused("1.2.3", "--key", "CHANGELOG.md"))
 
 
 class Artefacts(unittest.TestCase):
@@ -123,6 +142,10 @@ class Artefacts(unittest.TestCase):
         cargo.write_text(CARGO.replace("CARGO ", shutil.which("cargo") + " ").replace("VERSION", cls.version))
         cargo.chmod(0o755)
         (tools / "bin/program.c").write_text(PROGRAM)
+        # Most of a run is scripts/sbom, which a run that is killed does not need.
+        python = tools / "bin/python3"
+        python.write_text(f'#!/bin/bash\n[ -z "${{QUICK:-}}" ] || exec echo "$2"\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
 
     def setUp(self):
         self.room = pathlib.Path(tempfile.mkdtemp(dir=self.home))
@@ -192,6 +215,42 @@ class Artefacts(unittest.TestCase):
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(f"release: {program} needs glibc 2.25, and is to need 2.17 at most", done.stderr)
             self.assertEqual(list(self.room.iterdir()), [], "nothing is left")
+
+    def test_a_release_that_is_killed_at_any_step_is_whole_or_not_there_and_the_next_one_begins_anew(self):
+        hook, steps = self.room / "hook", self.room / "steps"
+        hook.write_text(HOOK)
+        place, elsewhere = self.room / "place", self.room / "elsewhere"
+        place.mkdir()
+        elsewhere.mkdir()
+
+        def release(at, output):
+            more = {"BASH_ENV": str(hook), "KILL_AT": str(at), "STEPS": str(steps), "TMPDIR": str(elsewhere), "QUICK": "1"}
+            return self.release(output, env={**os.environ, **more}, start_new_session=True)
+
+        whole = self.room / "whole"
+        done = release(10**9, whole)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        count, names = int(steps.read_text()), {file.name for file in whole.iterdir()}
+        self.assertGreater(count, 40)
+        moments = {1 + at * count // SOME for at in range(SOME)} | set(range(count - LAST, count + 1))
+        there = 0
+        for at in sorted(moments):
+            done = release(at, place / "out")
+            self.assertEqual(done.returncode, -signal.SIGKILL, f"{at}: {done.stderr}")
+            left = {path.name for path in place.iterdir()}
+            self.assertLessEqual(left, {"out", "out.unfinished", "out.temporary"}, at)
+            self.assertEqual(list(elsewhere.iterdir()), [], f"{at}: what no later run would remove")
+            if "out" in left:
+                there += 1
+                self.assertEqual({file.name for file in (place / "out").iterdir()}, names, at)
+                self.assertEqual(run("sha256sum", "--check", "--quiet", "SHA256SUMS", cwd=place / "out").returncode, 0, at)
+                shutil.rmtree(place / "out")
+        self.assertTrue(0 < there < LAST, "it comes into its place at one of the last steps")
+        done = release(10**9, place / "out")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([path.name for path in place.iterdir()], ["out"], "and what was left is gone")
+        for file in whole.iterdir():
+            self.assertEqual((place / "out" / file.name).read_bytes(), file.read_bytes(), file.name)
 
     def test_a_disk_that_fills_during_a_release_leaves_no_part_of_one(self):
         disk = self.room / "disk"
