@@ -11,7 +11,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Write, stdin};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,7 +24,6 @@ use sealog_cli::progress;
 use sealog_control::{Control, names_of_copy, projects_of_copy};
 use sealog_core::chain::Head;
 use sealog_core::id::{ChainId, Mode};
-use sealog_engine::restoring_mark;
 use sealog_service::evidence::verification::queue_baseline;
 use sealog_store::Store;
 use sealog_store::embedded::backup::{CopyEnd, segment_file_name, write_mark};
@@ -40,7 +39,7 @@ use super::manifest::{CONTROL, EMBEDDED, FileText, LogText, Manifest, STORE_LOG,
 use super::place::Place;
 use super::progress::Progress;
 use super::record::{Restored, add_records};
-use super::restore_target::{OLD_MARKS, abandon, changed, prepare};
+use super::restore_target::{abandon, changed, prepare, release, remove};
 use super::rollback::{Behind, Known};
 use super::rollback_flags::{known_to, rollback_args};
 use super::shared::{EXIT_CODES, json_flag, quiet_flag};
@@ -605,13 +604,8 @@ impl Restore {
     }
 
     fn unmark(&self) -> io::Result<()> {
-        for left in [SPOOL, OLD_MARKS, OLD_CONTROL] {
-            match fs::remove_dir_all(self.to.join(left)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        fs::remove_file(restoring_mark::path(&self.to))?;
-        sync_dir(&self.to)
+        remove(&self.to.join(SPOOL))?;
+        remove(&self.to.join(OLD_CONTROL))?;
+        release(&self.to)
     }
 }

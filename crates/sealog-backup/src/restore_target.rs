@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use sealog_cli::exit::{Exit, Failure};
-use sealog_cli::files::{make_dir, make_dir_durably, sync_dir, write_new};
+use sealog_cli::files::{make_dir_durably, sync_dir, write_new};
 use sealog_core::id::Mode;
 use sealog_engine::restoring_mark;
 
@@ -16,7 +16,7 @@ use super::rollback::Known;
 /// And what a restore leaves that was killed before it began.
 const REMAINS: [&str; 6] = ["LOCK", "lost+found", "live", "test", OLD_MARKS, "RESTORING.tmp"];
 /// High-water marks that were found in the target.
-pub(super) const OLD_MARKS: &str = "old-marks.tmp";
+const OLD_MARKS: &str = "old-marks.tmp";
 
 /// Looks at the target, and marks it as one that is being restored. Whoever has what it returns is alone in
 /// there.
@@ -61,11 +61,13 @@ pub(super) fn prepare(to: &Path, known: &mut Known) -> Result<File, Failure> {
     // No log can stand here any more, so the mark says how old it is.
     known.add_old_data(to)?;
     let kept = || {
+        // Left by a run that was killed behind t1 of `release`, or before RESTORING was there: older than these.
+        remove(&to.join(OLD_MARKS))?;
         for mode in Mode::ALL {
             let found = to.join(mode.as_str()).join("mark");
             if found.exists() {
                 let dir = to.join(OLD_MARKS).join(mode.as_str());
-                make_dir(&dir)?;
+                make_dir_durably(&dir)?;
                 write_new(&dir.join("mark"), &fs::read(found)?)?;
             }
         }
@@ -125,14 +127,11 @@ pub(super) fn abandon(to: &Path, failure: Failure) -> Failure {
         for mode in Mode::ALL {
             let kept = to.join(OLD_MARKS).join(mode.as_str()).join("mark");
             if kept.exists() {
-                make_dir(&to.join(mode.as_str()))?;
+                make_dir_durably(&to.join(mode.as_str()))?;
                 write_new(&to.join(mode.as_str()).join("mark"), &fs::read(kept)?)?;
             }
         }
-        if to.join(OLD_MARKS).exists() {
-            fs::remove_dir_all(to.join(OLD_MARKS))?;
-        }
-        fs::remove_file(restoring_mark::path(to))
+        release(to)
     };
     match left() {
         Ok(()) => failure,
@@ -140,6 +139,29 @@ pub(super) fn abandon(to: &Path, failure: Failure) -> Failure {
             let Failure { exit, message } = failure;
             Failure::new(exit, format!("{message}. Cannot empty {}: {error}", to.display()))
         }
+    }
+}
+
+/// Ends a restore, whether it is complete or abandoned.
+///
+/// ```text
+/// t0  RESTORING is there: a run that is killed here begins anew, and knows by OLD_MARKS what was acknowledged
+/// t1  RESTORING is gone, durably: the store is complete, or the marks are back where they were found
+/// t2  OLD_MARKS is gone
+/// ```
+/// In the other order a kill in between leaves RESTORING alone, and the next run knows of no event.
+pub(super) fn release(to: &Path) -> io::Result<()> {
+    fs::remove_file(restoring_mark::path(to))?;
+    sync_dir(to)?;
+    remove(&to.join(OLD_MARKS))?;
+    sync_dir(to)
+}
+
+/// Removes a directory, where it is there.
+pub(super) fn remove(dir: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -15,7 +15,7 @@ use sealog_testing::mounted::Mounted;
 use sealog_testing::*;
 use serde_json::{Value, json};
 
-use super::kill::killed_after;
+use super::kill::{at_each_call, killed_after, killed_at};
 use super::replicate::Follower;
 use super::{Ended, Stage, chains, ended, heads};
 use crate::support::{
@@ -504,6 +504,36 @@ fn kill_9_of_a_promotion_leaves_no_store_or_one_with_the_next_epoch() {
     }
     println!("promote: kills={kills} completed={completed} refused_meanwhile={refused} lost=0 epochs=1");
     assert!(kills > 0);
+}
+
+#[test]
+fn kill_9_of_a_promotion_at_its_calls_leaves_no_store_or_one_with_the_next_epoch() {
+    let stage = Stage::new();
+    stage.fill(&chains()[..1], 1);
+    stage.create();
+    let wanted = heads(&stage.data());
+    // All of those that make and remove names, and some of the many that write and sync.
+    let calls = [
+        ("mkdir", 1),
+        ("rename", 1),
+        ("unlink", 1),
+        ("ftruncate", 2),
+        ("fsync", 6),
+        ("fdatasync", 6),
+        ("pwrite64", 100),
+    ];
+    let kills = at_each_call(&calls, |call, nth| {
+        let to = stage.path(&format!("new-{call}-{nth}"));
+        let has_ended = killed_at(&promoting(&stage, &to), call, nth);
+        if to.join("RESTORING").exists() {
+            assert!(restoring_is_refused(&to), "{call} {nth}");
+        }
+        let (code, _, error) = ended(promoting(&stage, &to).output().unwrap());
+        assert!(code == Some(0) || error.contains("not empty"), "{call} {nth}: {error}");
+        assert_eq!((heads(&to), own_epoch(&to)), (wanted.clone(), 1), "{call} {nth}");
+        has_ended
+    });
+    println!("promote at calls: kills={kills} lost=0 epochs=1");
 }
 
 fn own_epoch(data: &Path) -> u64 {

@@ -1,6 +1,8 @@
-//! `kill -9` of `backup` and `restore` at random moments.
+//! `kill -9` of `backup` and `restore` at random moments, and what kills a command at its system calls.
 
-use std::process::Stdio;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sealog_testing::*;
@@ -12,7 +14,7 @@ use crate::support::{restoring_is_refused, sealog};
 const ROUNDS: u64 = 8;
 
 /// Runs a command and kills it after this long; whether it had ended by itself.
-pub fn killed_after(mut command: std::process::Command, wait: Duration) -> bool {
+pub fn killed_after(mut command: Command, wait: Duration) -> bool {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let until = Instant::now() + wait;
     while Instant::now() < until {
@@ -24,6 +26,50 @@ pub fn killed_after(mut command: std::process::Command, wait: Duration) -> bool 
     child.kill().unwrap();
     child.wait().unwrap();
     false
+}
+
+/// Runs a command and kills it before its `nth` system call of this name; whether it had ended by itself. Each
+/// thread of it counts for itself, and nearly all is done by one.
+pub fn killed_at(command: &Command, call: &str, nth: usize) -> bool {
+    let mut traced = signalled_at(command, call, nth, "SIGKILL", Path::new("/dev/null"));
+    // strace ends as the command does.
+    let ended = traced.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+    assert!(ended.signal() == Some(9) || ended.code().is_some(), "{ended}");
+    ended.signal().is_none()
+}
+
+/// A command that gets a signal at its `nth` system call of this name; these calls and the signal are written
+/// to a file.
+pub fn signalled_at(command: &Command, call: &str, nth: usize, signal: &str, trace: &Path) -> Command {
+    let mut traced = Command::new("strace");
+    // Not with --seccomp-bpf: strace then loses the signals that it should inject.
+    traced.args(["-f", "-qqq", "-e", &format!("trace={call}"), "-o"]).arg(trace);
+    traced.args(["-e", &format!("inject={call}:signal={signal}:when={nth}")]);
+    traced.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => traced.env(name, value),
+            None => traced.env_remove(name),
+        };
+    }
+    traced
+}
+
+/// A kill before each of these calls, or each of so many, until `round` says that the command had ended by
+/// itself; how many there were. The kinds run beside each other, because most of their time is syncs.
+pub fn at_each_call(calls: &[(&'static str, usize)], round: impl Fn(&str, usize) -> bool + Sync) -> usize {
+    let round = &round;
+    std::thread::scope(|scope| {
+        let of_kind = |&(call, step): &(&'static str, usize)| {
+            scope.spawn(move || {
+                let kills = (1..).step_by(step).take_while(|nth| !round(call, *nth)).count();
+                assert!(kills > 0, "it makes no call of {call}");
+                kills
+            })
+        };
+        let kinds: Vec<_> = calls.iter().map(of_kind).collect();
+        kinds.into_iter().map(|kind| kind.join().unwrap()).sum()
+    })
 }
 
 #[test]

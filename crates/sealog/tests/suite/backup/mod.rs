@@ -14,7 +14,7 @@ mod trees;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::Command;
 
 use crate::support::{ended, sealog};
 use sealog_core::chain::Head;
@@ -87,13 +87,13 @@ impl Stage {
     }
 
     pub fn restore(&self, to: &str, args: &[&str]) -> Ended {
-        ended(self.restoring(to, args))
+        ended(self.restoring(to, args).output().unwrap())
     }
 
-    fn restoring(&self, to: &str, args: &[&str]) -> Output {
+    fn restoring(&self, to: &str, args: &[&str]) -> Command {
         let mut command = sealog();
         command.args(["restore", "--from"]).arg(self.backups()).arg("--to").arg(self.path(to)).args(args);
-        command.output().unwrap()
+        command
     }
 
     /// Files below a folder of the backups; none where there is none. What a killed command has not finished

@@ -11,8 +11,9 @@ use sealog_store::embedded::EmbeddedStore;
 use sealog_testing::*;
 use serde_json::{Value, json};
 
+use super::kill::{at_each_call, killed_at};
 use super::{Stage, chains};
-use crate::support::{first_key, serve};
+use crate::support::{first_key, restoring_is_refused, serve};
 
 /// The records of restores in the system chain of the one tenant.
 pub fn restored_events(data: &Path) -> Vec<Value> {
@@ -144,6 +145,57 @@ fn a_receipt_and_the_old_high_water_mark_are_known_too() {
     assert_eq!(code, Some(0), "{error}");
     let store = EmbeddedStore::open(&stage.path("restored"), &Default::default()).unwrap();
     assert!(wait(store.losses()).unwrap().is_empty());
+}
+
+/// The stretches that the chains of a stopped store have accepted as lost.
+fn accepted(data: &Path) -> Vec<(Value, Value)> {
+    let store = EmbeddedStore::open(data, &Default::default()).unwrap();
+    let filter = Filter { action: Some("\"sealog.loss_accepted\"".into()), ..Filter::default() };
+    let chains = wait(store.heads()).unwrap().into_iter().map(|(chain, _)| chain);
+    let events = chains.flat_map(|chain| list(&store, chain, &filter, None, 100));
+    let metadata = events.map(|event| event.text.fields().metadata.unwrap().to_owned());
+    metadata
+        .map(|text| serde_json::from_str::<Value>(&text).unwrap())
+        .map(|mut loss| (loss["lost_from"].take(), loss["lost_to"].take()))
+        .collect()
+}
+
+/// Issue 26: the marks were removed before RESTORING was. A kill in between left a target whose next restore
+/// knew of no event that was acknowledged, so that it was neither refused nor recorded.
+#[test]
+fn kill_9_of_a_restore_at_its_calls_never_forgets_what_a_mark_in_the_target_proves() {
+    let stage = Stage::new();
+    with_two_backups(&stage);
+    let with_a_mark = |name: &str| {
+        let dir = stage.path(name).join("live");
+        fs::create_dir_all(&dir).unwrap();
+        fs::copy(stage.data().join("live/mark"), dir.join("mark")).unwrap();
+    };
+    let calls = [("mkdir", 1), ("rename", 1), ("unlink", 1), ("unlinkat", 1), ("fsync", 3)];
+    let refused = at_each_call(&calls, |call, nth| {
+        let to = format!("refused-{call}-{nth}");
+        with_a_mark(&to);
+        let has_ended = killed_at(&stage.restoring(&to, &[]), call, nth);
+        let (code, _, error) = stage.restore(&to, &[]);
+        assert!(code == Some(1) && error.contains("events 7 to 9 would be lost"), "{to}: {error}");
+        assert_eq!(fs::read_dir(stage.path(&to)).unwrap().count(), 1, "{to}: as it was found");
+        has_ended
+    });
+    let calls = [("mkdir", 1), ("rename", 1), ("unlink", 1), ("unlinkat", 1), ("fsync", 6)];
+    let accepting = ["--accept-rollback", "--reason", "the disk is gone"];
+    let recorded = at_each_call(&calls, |call, nth| {
+        let to = format!("accepted-{call}-{nth}");
+        with_a_mark(&to);
+        let has_ended = killed_at(&stage.restoring(&to, &accepting), call, nth);
+        if stage.path(&to).join("RESTORING").exists() {
+            assert!(restoring_is_refused(&stage.path(&to)), "{to}");
+        }
+        let (code, _, error) = stage.restore(&to, &accepting);
+        assert!(code == Some(0) || error.contains("not empty"), "{to}: {error}");
+        assert_eq!(accepted(&stage.path(&to)), [(json!(7), json!(9))], "{to}");
+        has_ended
+    });
+    println!("restore over a mark: kills={} forgotten=0", refused + recorded);
 }
 
 /// Appends 50 events to each chain and puts back the high-water marks that stood there before, as a kill
