@@ -244,3 +244,35 @@ fn told(tenant_id: TenantId, file: &Path, sha256: &str, stretches: &BTreeMap<Cha
         chains: chains.collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sealog_core::id::{ProjectId, Uuid};
+
+    use super::*;
+
+    #[test]
+    fn a_tenant_is_told_of_its_own_chains_and_of_so_many_at_most() {
+        let chain = |tenant: u8, project: u8| ChainId {
+            tenant_id: TenantId(Uuid::from_random([tenant; 16])),
+            project_id: ProjectId(Uuid::from_random([project; 16])),
+            mode: Mode::Live,
+        };
+        let stretch = |project: u8| {
+            let last_seq = u64::from(project) + 2;
+            let last = Head { chain_seq: last_seq, log_id: Ulid::default(), hash: Hash([project; 32]) };
+            Stretch { first_seq: 3, last, events: last_seq - 2 }
+        };
+        let many = u8::try_from(CHAINS_MAX + 1).unwrap();
+        let of = |tenant: u8, count: u8| (1..=count).map(move |at| (chain(tenant, at), stretch(at)));
+        let stretches: BTreeMap<_, _> = of(1, many).chain(of(2, 2)).collect();
+        let told = |tenant: u8| told(chain(tenant, 1).tenant_id, Path::new("/a/file"), "abc", &stretches);
+        let (first, second) = (told(1), told(2));
+        let all = u64::from(many) * u64::from(many + 1) / 2;
+        assert_eq!((first.chains.len(), first.chain_count, first.events), (CHAINS_MAX, CHAINS_MAX + 1, all));
+        assert_eq!((second.chains.len(), second.chain_count, second.events), (2, 2, 3));
+        assert_eq!((&*second.file, &*second.sha256), ("file", "abc"));
+        let projects: Vec<&String> = second.chains.iter().map(|chain| &chain.project_id).collect();
+        assert_eq!(projects, [&chain(2, 1).project_id.to_string(), &chain(2, 2).project_id.to_string()]);
+    }
+}

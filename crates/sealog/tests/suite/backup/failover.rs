@@ -269,6 +269,67 @@ fn an_old_primary_that_comes_back_after_the_promotion_takes_no_event_and_its_own
     assert_eq!(fs::read_to_string(pair.file()).unwrap(), "mine");
 }
 
+/// A tenant with a project and a live key; its id, the project's and the key.
+fn tenant(server: &Running, name: &str) -> [String; 3] {
+    let made = |path: &str, body: Value, field: &str| {
+        let (status, answer) = operator(server, TOKEN, "POST", path, &body);
+        assert_eq!(status, 201, "{answer}");
+        text(&answer, field)
+    };
+    let id = made("/tenants", json!({ "name": name }), "tenant_id");
+    let project = made(&format!("/tenants/{id}/projects"), json!({ "name": name }), "project_id");
+    let key = made(&format!("/projects/{project}/keys"), json!({ "name": name, "mode": "live" }), "key");
+    [id, project, key]
+}
+
+#[test]
+fn each_tenant_reads_of_its_own_chains_alone_and_one_that_is_not_in_the_new_primary_is_named() {
+    let (mut pair, old) = Pair::begin();
+    let (first, of_first) = first_tenant(&old, TOKEN);
+    let [second, of_second, second_key] = tenant(&old, "second");
+    old.await_drained();
+    pair.copy(&old);
+    let [third, of_third, third_key] = tenant(&old, "third");
+    old.await_drained();
+    pair.send(&old, 2);
+    for (key, count) in [(&second_key, 3), (&third_key, 4)] {
+        (0..count).for_each(|_| assert_eq!(old.post(key).0, 202));
+    }
+    signal(old.pid(), "-KILL");
+    drop(old);
+    pair.promoted(&[]);
+    let (code, said, error) = pair.diverge(&["--json"]);
+    assert_eq!(code, Some(0), "{error}");
+    let done: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&done["tenants"], &done["unknown_tenants"]), (&json!(3), &json!([third])), "{done}");
+    let (_, said, _) = pair.diverge(&[]);
+    assert!(said.contains(&format!("tenant {third} is not in the new primary")), "{said}");
+    // The file has all of them.
+    let only_old = lines(&pair.file());
+    let of_project = |project: &str| only_old.iter().filter(|event| event["project_id"] == project).count();
+    assert_eq!([&of_first, &of_second, &of_third].map(|project| of_project(project)), [2, 3, 4]);
+    let new = pair.start_new();
+    new.await_drained();
+    new.stop();
+    let recorded = |tenant: &str| system_events(&pair.stage.path("new"), tenant, "sealog.store_diverged");
+    for (tenant, project, from, to) in [(&first, &of_first, 6, 7), (&second, &of_second, 1, 3)] {
+        let records = recorded(tenant);
+        let [record] = &records[..] else { panic!("{records:?}") };
+        assert_eq!(
+            (&record["events"], &record["chain_count"]),
+            (&json!(to - from + 1), &json!(1)),
+            "{record}"
+        );
+        let [chain] = &record["chains"].as_array().unwrap()[..] else { panic!("{record}") };
+        assert_eq!(
+            (&chain["project_id"], &chain["lost_from"], &chain["lost_to"]),
+            (&json!(project), &json!(from), &json!(to))
+        );
+        assert_eq!(record["sha256"], done["sha256"]);
+    }
+    assert_eq!(recorded(&third), Vec::<Value>::new());
+}
+
 /// `metadata` of events in a stopped store's system chain.
 fn system_events(data: &Path, tenant: &str, action: &str) -> Vec<Value> {
     let mut found = Vec::new();
