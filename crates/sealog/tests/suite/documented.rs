@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::docs::run_page;
 use crate::support::stage::*;
 use crate::support::*;
 use sealog_testing::examples;
@@ -54,15 +55,12 @@ fn bash(text: &str) -> Command {
     command
 }
 
-/// Runs a text as a person at a shell does.
+/// Runs a text of the README as a person at a shell does whose address and key are set.
 fn shell(stage: &Stage, text: &str) {
     let mut command = bash(text);
     command.current_dir(&stage.home).env("HOME", &stage.home);
     command.env("SEALOG_URL", format!("http://{}", stage.address)).env("SEALOG_API_KEY", &stage.key);
-    command
-        .env("SEALOG_OPERATOR_TOKEN", OPERATOR_TOKEN)
-        .env("SEALOG_DATA_DIR", &stage.data)
-        .env("SEALOG_LISTEN", &stage.address);
+    command.env("SEALOG_OPERATOR_TOKEN", OPERATOR_TOKEN);
     command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
     let (code, said, noted) = ended(command.output().unwrap());
     assert_eq!(code, Some(0), "{text}\n{said}\n{noted}");
@@ -70,16 +68,19 @@ fn shell(stage: &Stage, text: &str) {
 
 #[test]
 fn the_commands_of_the_page_about_the_command_line_run_as_they_stand_there() {
-    let stage = Stage::new();
-    let run = of_page("command-line.md", "sh");
-    assert!(run.len() >= 8, "the blocks are found");
-    for block in run {
-        shell(&stage, &block.text);
-    }
+    let (dir, data) = data_dir();
+    // As the operating guide makes it, and as a server gets it there.
+    let token = dir.path().join("operator_token");
+    assert!(sealog().args(["operator-token", "create"]).arg(&token).output().unwrap().status.success());
+    let mut command = serving(sealog(), &data);
+    command.env("SEALOG_OPERATOR_TOKEN_FILE", &token);
+    let server = start(command);
+    run_page("command-line.md", &server.address, dir.path());
+    server.stop();
     // What they have left behind is what the page says.
-    let followed = std::fs::read_to_string(stage.home.join("audit.ndjson")).unwrap();
+    let followed = std::fs::read_to_string(dir.path().join("audit.ndjson")).unwrap();
     assert_eq!(followed.lines().count(), 7);
-    assert!(stage.home.join("man1/sealog-follow.1").exists());
+    assert!(dir.path().join("man1/sealog-follow.1").exists());
 }
 
 #[test]
@@ -174,7 +175,8 @@ const RUN_BY: [(&str, &str, &str); 22] = [
     ("docs/verify-it-yourself.md", "sh", "docs.rs"),
 ];
 
-/// The README and all pages of `docs/`, by their paths.
+/// The README and all pages of `docs/`, by their paths. Others (CONTRIBUTING.md, those of fixtures, fuzzing and
+/// the client libraries) are for developers: the recipes of the justfile run what they name.
 fn pages() -> Vec<String> {
     let mut pages = vec!["README.md".to_owned()];
     for folder in ["docs", "docs/adr"] {
@@ -269,10 +271,11 @@ fn with(text: &str, replaced: &[(&str, &str)]) -> String {
     })
 }
 
-/// Runs commands of the operating guide in a directory that has the data directory `data`.
-fn operate(data: &Path, env: &[(&str, &str)], text: &str) -> String {
+/// Runs commands of the operating guide in a directory that has the data directory `data`, with no variable
+/// that the page does not set.
+fn operate(data: &Path, text: &str) -> String {
     let mut command = bash(text);
-    command.current_dir(data.parent().unwrap()).envs(env.iter().copied());
+    command.current_dir(data.parent().unwrap());
     let (code, said, noted) = ended(command.output().unwrap());
     assert_eq!(code, Some(0), "{text}\n{said}\n{noted}");
     said
@@ -290,7 +293,7 @@ fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
         match section.as_str() {
             "## The operator token" => {
                 let (dir, data) = data_dir();
-                let said = operate(&data, &[], &text);
+                let said = operate(&data, &text);
                 let setting = "operator_token = \"(secret)\"  # SEALOG_OPERATOR_TOKEN_FILE\n";
                 assert!(said.contains(setting), "{said}");
                 let file = std::fs::metadata(dir.path().join("operator_token")).unwrap();
@@ -315,7 +318,7 @@ fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
                     "printf 'a long password of eight words or so\\n' | sealog admin user create person@example.com --tenant {tenant} --role owner --password-stdin"
                 );
                 shell(&stage, &made);
-                let said = operate(&stage.data, &[], &text);
+                let said = operate(&stage.data, &text);
                 assert!(said.starts_with(&format!("http://{}/app/reset", stage.address)), "{said}");
             }
             "## A tenant leaves" => {
@@ -330,32 +333,32 @@ fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
                         ("acme.tar", &*stage.path("acme.tar")),
                     ],
                 );
-                let said = operate(&stage.data, &[], &text);
+                let said = operate(&stage.data, &text);
                 assert!(said.contains("revoked 0 keys and ended 0 memberships"), "{said}");
             }
             "### Accepting a loss" => {
                 let (_dir, data) = data_dir();
                 let (_, project, _) = with_a_loss(&data);
                 let text = with(&text, &[("7d444840-9dc0-41d1-b245-5ffdce74fad2", &*project)]);
-                assert!(operate(&data, &[], &text).contains("accepted as event 6"));
+                assert!(operate(&data, &text).contains("accepted as event 6"));
             }
             "## The operator's console" => {
                 let (_dir, data) = data_dir();
                 serve(&data).stop();
-                let said = operate(&data, &[("SEALOG_OPS_ENABLED", "true")], &text);
+                let said = operate(&data, &text);
                 assert!(said.contains("\tme@example.org\tnot enrolled\t"), "{said}");
             }
             "## The signed log" => {
                 let (_dir, data) = data_dir();
                 serve(&data).stop();
-                let said = operate(&data, &[], &text);
+                let said = operate(&data, &text);
                 assert!(said.starts_with("state         signing\norigin        sealog/"), "{said}");
             }
             "## Moving between stores" => {
                 let (database, (_dir, data)) = (cluster.database(), data_dir());
                 serve(&data).stop();
                 let url = "postgres://sealog_owner:…@db.internal/sealog";
-                let said = operate(&data, &[], &with(&text, &[(url, &*database.url())]));
+                let said = operate(&data, &with(&text, &[(url, &*database.url())]));
                 assert!(said.contains("end with the same hash in both stores"), "{said}");
             }
             // tests/backup runs them: made.rs, replicate.rs, failover.rs and replicate_database.rs.

@@ -345,7 +345,7 @@ fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
     let stage = Stage::new();
     stage.fill(&chains(), 2);
     let blocks = all_documented("operating.md", "## Backup and restore");
-    assert_eq!(blocks.len(), 2);
+    assert_eq!(blocks.len(), 3);
     let said: String = blocks.iter().map(|block| shell(&stage, block)).collect();
     assert!(said.contains("complete") && said.contains("1 backups stay"), "{said}");
     assert_eq!(heads(&stage.path("restored")), heads(&stage.data()));
