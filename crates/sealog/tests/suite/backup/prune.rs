@@ -14,9 +14,9 @@ use sealog_testing::*;
 use serde_json::Value;
 
 use super::damage::forge_file;
-use super::kill::killed_after;
+use super::kill::{killed_after, signalled_at};
 use super::{Stage, chains, ended, heads};
-use crate::support::sealog;
+use crate::support::{sealog, signal};
 
 const DAY_MS: u64 = 86_400_000;
 /// How often a prune is begun and killed; docs/reliability.md says so, too.
@@ -168,6 +168,51 @@ fn a_prune_waits_for_nobody_and_disturbs_nobody() {
     let (code, _, error) = prune(&stage, &["--keep-daily", "1"]);
     assert_eq!(code, Some(0), "{error}");
     assert_eq!(listed(&stage), 1);
+    assert_all_whole(&stage);
+}
+
+#[test]
+fn a_prune_beside_a_backup_removes_nothing_until_the_backup_has_ended() {
+    let stage = Stage::new();
+    with_backups(&stage, 3);
+    let all = |stage: &Stage| ["backups", "files", "live", "test"].map(|folder| stage.files(folder));
+    let mut stops = 0;
+    // Behind each file that gets its name, and the manifest is the last.
+    for nth in 1.. {
+        stage.fill(&chains(), 1);
+        add_tenants(&stage, random().take(1));
+        let mut command = sealog();
+        command.args(["backup", "create"]).arg(stage.backups()).arg("--data-dir").arg(stage.data());
+        let trace = stage.path(&format!("trace-{nth}"));
+        let mut traced = signalled_at(&command, "rename", nth, "SIGSTOP", &trace);
+        let mut backup = traced.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stopped = None;
+        eventually("the backup stops or ends", || {
+            let has_ended = backup.try_wait().unwrap().is_some();
+            let said = fs::read_to_string(&trace).unwrap_or_default();
+            let line = said.lines().find(|line| line.ends_with("--- stopped by SIGSTOP ---"));
+            stopped = line.map(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap());
+            stopped.is_some() || has_ended
+        });
+        if let Some(pid) = stopped {
+            stops += 1;
+            let before = all(&stage);
+            let (code, _, error) = prune(&stage, &["--keep-daily", "1"]);
+            let after = all(&stage);
+            signal(pid, "-CONT");
+            assert!(code == Some(5) && error.contains("another backup is in progress here"), "{error}");
+            assert_eq!(after, before);
+        }
+        let (code, _, error) = ended(backup.wait_with_output().unwrap());
+        assert_eq!(code, Some(0), "{error}");
+        assert_all_whole(&stage);
+        if stopped.is_none() {
+            break;
+        }
+    }
+    assert!(stops > 2, "{stops}");
+    let (code, _, error) = prune(&stage, &["--keep-daily", "1"]);
+    assert_eq!((code, listed(&stage)), (Some(0), 1), "{error}");
     assert_all_whole(&stage);
 }
 
