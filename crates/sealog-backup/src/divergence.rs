@@ -86,7 +86,9 @@ pub fn divergence(
         let broken = format!("{}: the copy does not verify; see `sealog backup verify`", copy.display());
         return Err(Failure::new(Exit::Broken, broken));
     }
-    let tail = Tail::read(Path::new(old), &place, &manifest, &checked, &Wanted::default())?;
+    let progress = Progress::new("Reading the old log", matches.get_flag("quiet"));
+    let tail = Tail::read(Path::new(old), &place, &manifest, &checked, &Wanted::default(), &progress)?;
+    progress.finish();
     tail.ended.iter().for_each(|why| eprintln!("sealog: could not read the whole old log: {why}"));
     is_made_of(&data_dir, &manifest)?;
     let kept = kept(&data_dir, &tail)?;

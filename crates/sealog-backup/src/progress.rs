@@ -1,5 +1,7 @@
 //! How far it is: a bar on a terminal, and nothing elsewhere.
 
+use std::io::Read;
+
 use indicatif::ProgressBar;
 
 #[derive(Clone, Debug)]
@@ -9,6 +11,15 @@ impl Progress {
     /// `what` is what happens, such as “Copying”.
     pub(super) fn new(what: &str, is_quiet: bool) -> Progress {
         Progress(sealog_cli::progress::bytes(is_quiet, what, 0))
+    }
+
+    /// Of a stream that is read by what [`Progress::over`] returns.
+    pub(super) fn of_stream(what: &str, is_quiet: bool) -> Progress {
+        Progress(sealog_cli::progress::stream(is_quiet, what))
+    }
+
+    pub(super) fn over(&self, stream: impl Read) -> impl Read {
+        self.0.wrap_read(stream)
     }
 
     pub(super) fn begin(&self, bytes: u64) {

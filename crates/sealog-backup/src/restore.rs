@@ -127,7 +127,10 @@ pub(super) fn restore(matches: &ArgMatches, order: &Order<'_>) -> Result<ExitCod
     let spool = to.join(SPOOL);
     let place = if from == "-" {
         make_dir(&spool).map_err(|error| Failure::of_path(&spool, &error))?;
-        stream::unpack(stdin().lock(), &spool).map_err(|failure| abandon(to, failure))?;
+        let progress = Progress::of_stream("Unpacking", matches.get_flag("quiet"));
+        let unpacked = stream::unpack(progress.over(stdin().lock()), &spool);
+        progress.finish();
+        unpacked.map_err(|failure| abandon(to, failure))?;
         // A stream that ends well and has none of this is no backup.
         Place::open(&spool)
             .map_err(|Failure { message, .. }| abandon(to, Failure::new(Exit::Broken, message)))?
@@ -277,9 +280,12 @@ impl Restore {
         let checked = check(&self.place, &manifest, &known.wanted(), &progress)?;
         progress.finish();
         self.refuse_damage(&manifest, &checked)?;
+        let progress = Progress::new("Reading the old log", self.is_quiet);
         let tail = self.recover_from.as_ref();
-        let tail = tail.map(|old| Tail::read(old, &self.place, &manifest, &checked, &known.wanted()));
+        let tail =
+            tail.map(|old| Tail::read(old, &self.place, &manifest, &checked, &known.wanted(), &progress));
         let tail = tail.transpose()?;
+        progress.finish();
         let (mut heads, mut found, mut events) = (manifest.heads()?, checked.found, checked.events);
         if let Some(tail) = &tail {
             tail.ended

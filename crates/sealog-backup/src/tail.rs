@@ -23,8 +23,9 @@ use sha2::{Digest, Sha256};
 use super::check::Checked;
 use super::head_text;
 use super::manifest::{CONTROL, LogText, Manifest, SegmentText};
-use super::old_data::{header, without_server};
+use super::old_data::{header, segments, without_server};
 use super::place::Place;
+use super::progress::Progress;
 use super::restore_target::changed;
 
 /// Where the old control data is copied to, so that nothing is written beside it.
@@ -88,6 +89,7 @@ impl Tail {
         manifest: &Manifest,
         checked: &Checked,
         wanted: &Wanted,
+        progress: &Progress,
     ) -> Result<Tail, Failure> {
         let mut tail = Tail {
             data_dir: data_dir.to_owned(),
@@ -101,7 +103,7 @@ impl Tail {
         for log in &manifest.logs {
             let mode = head_text::mode(&log.mode).ok_or_else(|| format!("a log of mode {}", log.mode))?;
             if let Some(begin) = tail.begin(place, mode, log, &checked.dropped)? {
-                tail.walk(mode, begin, wanted);
+                tail.walk(mode, begin, wanted, progress);
             }
             tail.keep_no_less(mode, &manifest.heads()?);
         }
@@ -173,9 +175,12 @@ impl Tail {
     }
 
     /// Takes segment after segment, up to the end of the old log or the first fault in it.
-    fn walk(&mut self, mode: Mode, begin: Begin, wanted: &Wanted) {
+    fn walk(&mut self, mode: Mode, begin: Begin, wanted: &Wanted, progress: &Progress) {
         let dir = self.dir(mode);
         let Begin { mut number, mut content, mut heads } = begin;
+        let ahead = segments(&dir).unwrap_or_default().into_iter().filter(|of| *of >= number);
+        let bytes = |of| dir.join(segment_file_name(of)).metadata().map_or(0, |file| file.len());
+        progress.begin(ahead.map(bytes).sum());
         loop {
             let path = dir.join(segment_file_name(number));
             let from = content.len();
@@ -191,6 +196,7 @@ impl Tail {
                         ));
                     }
                     content.extend_from_slice(bytes.get(from..).unwrap_or_default());
+                    progress.add(bytes.len() as u64);
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
                 Err(error) => {

@@ -35,6 +35,11 @@ pub fn bytes(is_quiet: bool, doing: &str, total: u64) -> ProgressBar {
     styled(is_quiet, Some(total), &format!("{doing} {template}"))
 }
 
+/// How many bytes of a stream, whose length is not known.
+pub fn stream(is_quiet: bool, doing: &str) -> ProgressBar {
+    styled(is_quiet, None, &format!("{doing} {{spinner}} {{bytes}}, {{bytes_per_sec}}"))
+}
+
 /// For work of which nothing says how much of it is left.
 pub fn waiting(is_quiet: bool, doing: &str) -> ProgressBar {
     let bar = styled(is_quiet, None, &format!("{doing} {{spinner}} {{elapsed}}"));

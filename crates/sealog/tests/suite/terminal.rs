@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::support::stage::*;
-use crate::support::{data_dir, ended, first_key, sealog, serving, start};
+use crate::support::{SEALOG, clean, data_dir, ended, first_key, sealog, serving, start};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use sealog_testing::postgres;
@@ -154,6 +154,7 @@ fn work_on_backups_and_spools_shows_how_far_it_is_unless_it_is_quiet() {
     stage.restart();
     let shows = |stage: &Stage, args: &[&str], doing: &str| shows(stage, args, &[], doing, true);
     shows(&stage, &["spool", "send"], "Sending");
+    shows(&stage, &["verify", "--all"], "Verifying");
     assert_eq!(stage.events().len(), 600);
     stage.stop();
     let (data, backups) = (stage.data.to_str().unwrap().to_owned(), stage.path("backups"));
@@ -162,8 +163,45 @@ fn work_on_backups_and_spools_shows_how_far_it_is_unless_it_is_quiet() {
     for doing in ["Verifying", "Restoring"] {
         shows(&stage, &["restore", "--from", &backups, "--to", "NEW"], doing);
     }
+    let (promoted, file) = (stage.path("promoted"), stage.path("only-old"));
+    for doing in ["Verifying", "Restoring"] {
+        shows(&stage, &["replicate", "--promote", "NEW", "--to", &backups], doing);
+    }
+    let recover = ["restore", "--from", &backups, "--to", "NEW", "--old-data", &data, "--recover-tail"];
+    shows(&stage, &recover, "Reading the old log");
+    assert_eq!(stage.run(&["replicate", "--promote", &promoted, "--to", &backups]).0, Some(0));
+    let diverge =
+        ["replicate", "--divergence", &file, "--to", &backups, "--old-data", &data, "--data", &promoted];
+    shows(&stage, &diverge, "Reading the old log");
+    shows(&stage, &["verify", "--data", &data], "Verifying");
     // The newest of the last hour stays; that is known to be whole.
     shows(&stage, &["backup", "prune", "--keep-hourly", "1", &backups], "Removing");
+}
+
+#[test]
+fn a_restore_from_a_stream_shows_how_much_it_has_read_unless_it_is_quiet() {
+    let mut stage = Stage::new();
+    stage.piped(&["log", "--file", "-"], &lines(300));
+    stage.stop();
+    let data = stage.data.to_str().unwrap().to_owned();
+    let stream = stage.path("stream");
+    let made = stage.command(&["backup", "create", "--data-dir", &data, "-"]).output().unwrap();
+    std::fs::write(&stream, made.stdout).unwrap();
+    for quiet in ["", "--quiet"] {
+        let mut command = clean(Command::new("sh"));
+        let to = stage.path(&format!("streamed{quiet}"));
+        command.args([
+            "-c",
+            "exec \"$0\" restore --from - --to \"$1\" $2 <\"$3\"",
+            SEALOG,
+            &to,
+            quiet,
+            &stream,
+        ]);
+        let shown = on_a_terminal(command, "", "");
+        assert_eq!(shown.code, Some(0), "{}", shown.text);
+        assert_eq!(shown.text.contains("Unpacking"), quiet.is_empty(), "{}", shown.text);
+    }
 }
 
 #[test]
