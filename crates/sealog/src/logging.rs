@@ -38,7 +38,9 @@ pub(crate) fn to_stderr(level: tracing::Level, format: Format) {
     let on_terminal = stderr().is_terminal();
     // HTTP/2 tells of every frame; that is for those who work on it.
     let ours = stderr.with_filter(|line| !line.target().starts_with("h2"));
-    let lines = tracing_subscriber::fmt().with_writer(ours).with_target(false).with_max_level(level);
+    // A line that cannot be written, as on a full disk, is lost. To say so on stderr would panic.
+    let lines = tracing_subscriber::fmt().with_writer(ours).log_internal_errors(false);
+    let lines = lines.with_target(false).with_max_level(level);
     if format.is_json(on_terminal) {
         lines.json().with_current_span(false).with_span_list(false).init();
     } else {

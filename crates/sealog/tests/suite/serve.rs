@@ -62,6 +62,23 @@ fn the_first_run_leads_to_the_first_event_and_both_survive_a_restart() {
 }
 
 #[test]
+fn a_server_whose_log_cannot_be_written_takes_events_and_stops_as_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let mut command = clean(Command::new("bash"));
+    // Its log is a pipe that nobody reads any more once it listens.
+    let until_it_listens = r#"exec "$0" "$@" 2> >(sed -u '/"listening"/q' >&2)"#;
+    command.args(["-c", until_it_listens, SEALOG]).env("SEALOG_LOG_LEVEL", "debug");
+    let server = start(serving(command, &data));
+    let key = first_key(&data);
+    for _ in 0..10 {
+        let (status, body) = server.post(&key);
+        assert_eq!(status, 202, "{body}");
+    }
+    server.stop();
+}
+
+#[test]
 fn the_owner_claims_the_account_and_sees_the_first_event() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
