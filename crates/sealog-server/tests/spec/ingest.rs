@@ -679,3 +679,91 @@ fn the_worst_events_go_through_the_interface_and_every_adapter() {
     assert_eq!(service.count(&service.live), stored);
     assert_eq!(service.get("/v1/events/verify", &service.live).ok()["valid"], true);
 }
+
+/// A field of Protocol Buffers that has a length.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![number << 3 | 2];
+    let mut length = content.len();
+    while length >= 128 {
+        bytes.push(u8::try_from(length % 128).unwrap() | 128);
+        length /= 128;
+    }
+    bytes.push(u8::try_from(length).unwrap());
+    [&bytes[..], content].concat()
+}
+
+/// As [`attribute`], in Protocol Buffers.
+fn any_value(value: &Value, levels: usize) -> Vec<u8> {
+    match value {
+        Value::String(text) => field(1, text.as_bytes()),
+        Value::Array(items) if levels > 0 => field(
+            5,
+            &items.iter().flat_map(|item| field(1, &any_value(item, levels - 1))).collect::<Vec<_>>(),
+        ),
+        Value::Object(members) if levels > 0 => field(6, &key_values(1, members, levels - 1)),
+        other => field(1, other.to_string().as_bytes()),
+    }
+}
+
+fn key_values(number: u8, members: &serde_json::Map<String, Value>, levels: usize) -> Vec<u8> {
+    let of_member = |(key, value): (&String, &Value)| {
+        field(number, &[field(1, key.as_bytes()), field(2, &any_value(value, levels))].concat())
+    };
+    members.iter().flat_map(of_member).collect()
+}
+
+/// The other ways in: each takes an event or says why not, and the chain is valid then.
+#[test]
+fn the_worst_events_go_through_batches_gzip_binary_mode_and_protobuf() {
+    let service = Service::with(|setup| setup.segment_bytes = 8 << 20);
+    let worst = sealog_testing::worst::worst_events("u-17");
+    let mut stored = 0;
+    for events in worst.chunks(7) {
+        let bodies: Vec<&str> = events.iter().map(|(_, body)| body.as_str()).collect();
+        let batch = format!("{{\"events\":[{}]}}", bodies.join(","));
+        let answer = service.post("/v1/events/batch", &service.live, batch);
+        assert_eq!(answer.status / 100, 2, "{}", answer.body);
+        stored += events.len() as u64;
+    }
+    for (name, body) in &worst {
+        let metadata = body.split_once("\"metadata\":").unwrap().1.strip_suffix('}').unwrap();
+        let cloud = format!(
+            r#"{{"specversion":"1.0","id":"{name}","source":"/worst","type":"user.login","data":{metadata}}}"#
+        );
+        for (path, body) in [(JSON, body), (CLOUD, &cloud)] {
+            let answer = encoded(&service, path, "gzip", &gzip(body.as_bytes()));
+            assert_eq!((answer.status, fates(&answer).0), (202, 1), "{path} {name}: {}", answer.body);
+        }
+        let authorization = bearer(&service.live);
+        let headers =
+            [("Authorization", &*authorization), ("Content-Type", "application/cloudevents-batch+json")];
+        let answer = service.request("POST", CLOUD, &headers, format!("[{cloud}]").as_bytes());
+        assert_eq!((answer.status, fates(&answer).0), (202, 1), "{name}: {}", answer.body);
+        let about = [
+            ("ce-id", "1"),
+            ("ce-source", "/worst"),
+            ("ce-type", "user.login"),
+            ("Content-Type", "application/json"),
+        ];
+        let answer = binary(&service, &about, metadata.as_bytes());
+        assert_eq!((answer.status, fates(&answer).0), (202, 1), "{name}: {}", answer.body);
+        stored += 4;
+        // What is nested too deeply to be parsed here is not for this adapter.
+        let Ok(Value::Object(members)) = serde_json::from_str(metadata) else { continue };
+        let mut attributes = key_values(6, &members, 20);
+        let action = [field(1, b"audit.action"), field(2, &field(1, b"user.login"))].concat();
+        attributes.extend(field(6, &action));
+        let logs = field(1, &field(2, &field(2, &attributes)));
+        let headers = [("Authorization", &*authorization), ("Content-Type", "application/x-protobuf")];
+        let answer = service.request("POST", LOGS, &headers, &logs);
+        assert_eq!(answer.status, 200, "{name}: {}", answer.body);
+        // An answer without a word has refused nothing.
+        if answer.body.is_empty() {
+            stored += 1;
+        } else {
+            assert!(answer.body.contains('/'), "{name} is refused with a code: {}", answer.body);
+        }
+    }
+    assert_eq!(service.count(&service.live), stored);
+    assert_eq!(service.get("/v1/events/verify", &service.live).ok()["valid"], true);
+}

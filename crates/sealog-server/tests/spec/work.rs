@@ -1,39 +1,16 @@
 //! What one request can cause, counted in jobs of the thread pool, calls of the store and connections. The
 //! table is in `docs/architecture.md`; steps of parsing are counted in the core's own tests.
 
-use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use sealog_core::id::{ChainId, Mode, ProjectId, TenantId, Uuid};
-use sealog_store::pool::{FairPool, Lane, Payer};
+use sealog_store::pool::{FairPool, Lane};
 use sealog_store::{Append, Store};
+use sealog_testing::busy::Blocked;
 use sealog_testing::login;
 use serde_json::json;
 
 use crate::harness::{LOGIN, Mood, Service, batch_of, bearer, eventually, request, single_of, wait};
-
-/// Keeps every thread that computes busy until it is dropped.
-struct Blocked {
-    _release: mpsc::Sender<()>,
-}
-
-impl Blocked {
-    fn compute(pool: &FairPool) -> Blocked {
-        let (release, released) = mpsc::channel::<()>();
-        let released = Arc::new(Mutex::new(released));
-        let (began, begun) = mpsc::channel();
-        for _ in 0..std::thread::available_parallelism().unwrap().get() {
-            let (released, began) = (Arc::clone(&released), began.clone());
-            let answer = pool.run(Lane::Compute, Payer::Operator, 1, move || {
-                began.send(()).unwrap();
-                let _ = released.lock().map(|released| released.recv());
-            });
-            std::thread::spawn(move || answer.blocking_recv());
-            begun.recv().unwrap();
-        }
-        Blocked { _release: release }
-    }
-}
 
 /// Waits until this many jobs wait for a thread that computes.
 fn wait_for_jobs(pool: &FairPool, jobs: u64) {
