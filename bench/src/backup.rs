@@ -1,5 +1,5 @@
-//! `sealog-bench backup`: what a backup beside full ingest costs it, how fast one is made and verified, and how
-//! long a server is away whose disk is lost.
+//! `sealog-bench backup`: what a backup beside full ingest costs it, how fast one is made and verified, and
+//! how long a server is away whose disk is lost.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -189,8 +189,8 @@ fn projects(control: &Path) -> Result<HashSet<String>, String> {
     Ok(known.iter().map(ToString::to_string).collect())
 }
 
-/// What an operator has to keep apart, if the store has a signed log: a backup that had its keys could sign in
-/// its name.
+/// What an operator has to keep apart, if the store has a signed log: a backup that had its keys could sign
+/// in its name.
 fn of_keys(made: &Made, data_dir: &Path) -> Option<String> {
     made.manifest.files.iter().find(|file| file.name == STORE_LOG)?;
     let keys = KEYS.map(|name| data_dir.join(name));

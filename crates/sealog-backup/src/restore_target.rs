@@ -61,7 +61,8 @@ pub(super) fn prepare(to: &Path, known: &mut Known) -> Result<File, Failure> {
     // No log can stand here any more, so the mark says how old it is.
     known.add_old_data(to)?;
     let kept = || {
-        // Left by a run that was killed behind t1 of `release`, or before RESTORING was there: older than these.
+        // Left by a run that was killed behind t1 of `release`, or before RESTORING was there: older than
+        // these.
         remove(&to.join(OLD_MARKS))?;
         for mode in Mode::ALL {
             let found = to.join(mode.as_str()).join("mark");
@@ -145,7 +146,7 @@ pub(super) fn abandon(to: &Path, failure: Failure) -> Failure {
 /// Ends a restore, whether it is complete or abandoned.
 ///
 /// ```text
-/// t0  RESTORING is there: a run that is killed here begins anew, and knows by OLD_MARKS what was acknowledged
+/// t0  RESTORING is there: a run that is killed here begins anew, and knows by OLD_MARKS what there was
 /// t1  RESTORING is gone, durably: the store is complete, or the marks are back where they were found
 /// t2  OLD_MARKS is gone
 /// ```

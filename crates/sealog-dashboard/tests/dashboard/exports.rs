@@ -73,7 +73,8 @@ fn an_export_has_the_same_bytes_each_time_and_its_first_download_counts_them() {
     assert_eq!((count("sealog.export_created"), count("sealog.export_downloaded")), (3, 6));
 }
 
-/// What a browser sends of the list of formats before a person has touched it, and what each choice is called.
+/// What a browser sends of the list of formats before a person has touched it, and what each choice is
+/// called.
 fn formats(page: &Response) -> (String, Vec<(String, String)>) {
     let list = page.text().split("name=\"format\"").nth(1).unwrap().split("</select>").next().unwrap();
     let options: Vec<&str> = list.split("<option ").skip(1).collect();

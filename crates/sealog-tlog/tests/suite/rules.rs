@@ -256,8 +256,8 @@ pub fn changed_heads_come_once_in_pages_and_again_after_a_rebuild(home: &mut dyn
     assert_eq!(heads(&trees), before);
 }
 
-/// Random chains, appends, damage, passes, restarts and moments at which a pass is cut off. Whatever happened,
-/// the next whole pass over what was repaired gives the trees of the events, and so does a rebuild.
+/// Random chains, appends, damage, passes, restarts and moments at which a pass is cut off. Whatever
+/// happened, the next whole pass over what was repaired gives the trees of the events, and so does a rebuild.
 pub fn trees_from_the_feed_equal_trees_from_a_rebuild(home: &mut dyn Home) {
     let mut dice = Dice::new(seed("trees from the feed"));
     let chains: Vec<ChainId> = (1..=5).map(|project| chain(1, project, Mode::Live)).collect();

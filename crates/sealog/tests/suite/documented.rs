@@ -175,8 +175,8 @@ const RUN_BY: [(&str, &str, &str); 22] = [
     ("docs/verify-it-yourself.md", "sh", "docs.rs"),
 ];
 
-/// The README and all pages of `docs/`, by their paths. Others (CONTRIBUTING.md, those of fixtures, fuzzing and
-/// the client libraries) are for developers: the recipes of the justfile run what they name.
+/// The README and all pages of `docs/`, by their paths. Others (CONTRIBUTING.md, those of fixtures, fuzzing
+/// and the client libraries) are for developers: the recipes of the justfile run what they name.
 fn pages() -> Vec<String> {
     let mut pages = vec!["README.md".to_owned()];
     for folder in ["docs", "docs/adr"] {

@@ -173,7 +173,7 @@ fn work_on_backups_and_spools_shows_how_far_it_is_unless_it_is_quiet() {
     let diverge =
         ["replicate", "--divergence", &file, "--to", &backups, "--old-data", &data, "--data", &promoted];
     shows(&stage, &diverge, "Reading the old log");
-    shows(&stage, &["verify", "--data", &data], "Verifying");
+    shows(&stage, &["verify", "--data", &data], "Comparing indexes");
     // The newest of the last hour stays; that is known to be whole.
     shows(&stage, &["backup", "prune", "--keep-hourly", "1", &backups], "Removing");
 }

@@ -136,8 +136,12 @@ impl Pair {
 }
 
 fn promoting(stage: &Stage, to: &Path) -> Command {
+    promoting_from(&stage.backups(), to)
+}
+
+fn promoting_from(copy: &Path, to: &Path) -> Command {
     let mut command = sealog();
-    command.arg("replicate").arg("--promote").arg(to).arg("--to").arg(stage.backups());
+    command.arg("replicate").arg("--promote").arg(to).arg("--to").arg(copy);
     command
 }
 
@@ -583,13 +587,20 @@ fn kill_9_of_a_promotion_at_its_calls_leaves_no_store_or_one_with_the_next_epoch
         ("fdatasync", 6),
         ("pwrite64", 100),
     ];
+    // Each kind has a copy of its own: two promotions of one would wait for each other.
+    let copy = |call: &str| stage.path(&format!("copy-{call}"));
+    for (call, _) in calls {
+        let copied = Command::new("cp").arg("-r").arg(stage.backups()).arg(copy(call)).status().unwrap();
+        assert!(copied.success());
+    }
     let kills = at_each_call(&calls, |call, nth| {
         let to = stage.path(&format!("new-{call}-{nth}"));
-        let has_ended = killed_at(&promoting(&stage, &to), call, nth);
+        let promoting = || promoting_from(&copy(call), &to);
+        let has_ended = killed_at(&promoting(), call, nth);
         if to.join("RESTORING").exists() {
             assert!(restoring_is_refused(&to), "{call} {nth}");
         }
-        let (code, _, error) = ended(promoting(&stage, &to).output().unwrap());
+        let (code, _, error) = ended(promoting().output().unwrap());
         assert!(code == Some(0) || error.contains("not empty"), "{call} {nth}: {error}");
         assert_eq!((heads(&to), own_epoch(&to)), (wanted.clone(), 1), "{call} {nth}");
         has_ended

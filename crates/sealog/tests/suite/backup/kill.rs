@@ -28,8 +28,8 @@ pub fn killed_after(mut command: Command, wait: Duration) -> bool {
     false
 }
 
-/// Runs a command and kills it before its `nth` system call of this name; whether it had ended by itself. Each
-/// thread of it counts for itself, and nearly all is done by one.
+/// Runs a command and kills it before its `nth` system call of this name; whether it had ended by itself.
+/// Each thread of it counts for itself, and nearly all is done by one.
 pub fn killed_at(command: &Command, call: &str, nth: usize) -> bool {
     let mut traced = signalled_at(command, call, nth, "SIGKILL", Path::new("/dev/null"));
     // strace ends as the command does.
