@@ -176,10 +176,14 @@ func (q *queue) flush(ctx context.Context) int {
 	defer q.unlock()
 	target := q.put
 	if !inCallback(ctx) {
-		q.wait(ctx, func() bool { return q.ended >= target || q.closed })
+		q.wait(ctx, func() bool { return q.closed || q.ended >= target && !q.isSettling() })
 	}
 	return max(target-q.ended, 0)
 }
+
+// isSettling reports whether the events of the batch in flight have all ended. Until the spool has settled the
+// batch, they take room there.
+func (q *queue) isSettling() bool { return q.batch != nil && q.batch.reported == len(q.batch.events) }
 
 func (q *queue) close(ctx context.Context) int {
 	q.mu.Lock()

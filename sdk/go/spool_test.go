@@ -433,3 +433,24 @@ func TestClosingWaitsUntilTheSpoolHasSettledTheLastBatch(t *testing.T) {
 	settle(nil)
 	<-closed
 }
+
+func TestAFlushWaitsUntilTheSpoolHasSettledTheLastBatch(t *testing.T) {
+	q := newClient(t, scripted(unavailable), Options{SpoolDir: t.TempDir()}).queue
+	settle := func(b *batch) {
+		q.mu.Lock()
+		q.batch = b
+		q.changed()
+		q.unlock()
+	}
+	settle(&batch{})
+	flushed := make(chan int)
+	go func() { flushed <- q.flush(context.Background()) }()
+	select {
+	case <-flushed:
+		t.Fatal("the events still take room")
+	case <-time.After(20 * time.Millisecond):
+	}
+	settle(&batch{events: [][]byte{{}}}) // of events that came later: nobody waits for them
+	<-flushed
+	settle(nil)
+}

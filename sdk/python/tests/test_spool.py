@@ -212,6 +212,19 @@ class Synced(unittest.TestCase):
                 self.assertEqual(client.close(), 0)
             self.assertEqual(os.listdir(folder), [])
 
+    def test_a_flush_leaves_the_room_that_its_events_took(self):
+        def slowly(*args):
+            yield from deliver(*args)
+            time.sleep(0.05)  # as above
+
+        with Server([], Service(KEY)) as server, tempfile.TemporaryDirectory() as folder:
+            with mock.patch("sealog._queue.deliver", slowly):
+                limits = {"spool_max_bytes": 4000, "on_full": "error"}
+                with Client(KEY, url=server.url, spool_dir=folder, **limits) as client:
+                    for _ in range(3):
+                        client.enqueue("user.login", metadata={"t": "x" * 2500})
+                        self.assertEqual(client.flush(), 0)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -97,8 +97,16 @@ class Queue:
         with self._lock:
             target = self._put
             if threading.current_thread() is not self._thread:  # a callback would wait for itself
-                self._wait(lambda: self._ended >= target or self._closed, timeout_s)
+                self._wait(
+                    lambda: self._closed or self._ended >= target and not self._is_settling, timeout_s
+                )
             return max(target - self._ended, 0)
+
+    @property
+    def _is_settling(self) -> bool:
+        """Whether the events of the batch in flight have all ended. Until the spool has settled the batch,
+        they take room there."""
+        return self._batch is not None and len(self._reported) == len(self._batch.events)
 
     def close(self, timeout_s: Optional[float]) -> int:
         with self._lock:
