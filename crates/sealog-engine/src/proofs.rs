@@ -44,7 +44,7 @@ pub struct ProvenEvent {
     pub head: Present,
     /// From the leaf to the root of the chain's tree.
     pub path: Vec<Hash>,
-    pub leaf: Option<Hash>,
+    pub leaf: Hash,
     /// The commitment to the private fields, and what opens it.
     pub private: Hash,
     pub salt: Option<Salt>,
@@ -84,16 +84,7 @@ impl From<TreeError> for NotProven {
 impl Trust {
     /// What a snapshot, by its index or the newest, says of a chain.
     pub async fn snapshot(&self, payer: Payer, tag: Tag, at: Option<u64>) -> Result<Snapshot, NotProven> {
-        let read = self.read(payer, move |log| {
-            let head = match log.head_proof(tag, at)? {
-                AtSnapshot::Is(head) => head,
-                AtSnapshot::Unknown => return Ok(AtSnapshot::Unknown),
-                AtSnapshot::Pruned { before, after } => return Ok(AtSnapshot::Pruned { before, after }),
-            };
-            let Some(signed) = log.newest()? else { return Ok(AtSnapshot::Unknown) };
-            let path = log.inclusion(head.index, signed.tree.size)?;
-            Ok(path.map_or(AtSnapshot::Unknown, |path| AtSnapshot::Is(Snapshot { head, signed, path })))
-        });
+        let read = self.read(payer, move |log| snapshot_of(log, tag, at));
         match read.await? {
             AtSnapshot::Is(snapshot) => Ok(snapshot),
             AtSnapshot::Unknown => Err(NotProven::Unknown),
@@ -108,19 +99,10 @@ impl Trust {
         tag: Tag,
         seq: u64,
     ) -> Result<(Snapshot, Present), NotProven> {
-        let snapshot = match self.snapshot(payer, tag, None).await {
-            Err(NotProven::Unknown) => return Err(NotProven::NotYet),
-            snapshot => snapshot?,
-        };
-        match &snapshot.head.found {
-            Found::Present { size, root, blind, path } if *size >= seq => {
-                let head = Present { size: *size, root: *root, blind: *blind, path: path.clone() };
-                Ok((snapshot, head))
-            }
-            _ => Err(NotProven::NotYet),
-        }
+        with_event(self.read(payer, move |log| snapshot_of(log, tag, None)).await?, seq)
     }
 
+    /// The way from an event to the newest checkpoint. Two reads: each is a turn in a queue.
     pub async fn prove(
         &self,
         payer: Payer,
@@ -128,10 +110,13 @@ impl Trust {
         event: &StoredEvent,
     ) -> Result<ProvenEvent, NotProven> {
         let seq = event.sealed.chain_seq;
-        let (snapshot, head) = self.snapshot_with(payer, Tag::of(chain), seq).await?;
-        let path = self.trees.inclusion(chain, seq, head.size).await?;
-        let leaf = self.trees.leaves(chain, seq, seq).await?.first().copied();
-        let keys = self.root_keys(payer, chain).await?;
+        let (tag, trees) = (Tag::of(chain), Arc::clone(&self.trees));
+        let read = self.read(payer, move |log| {
+            Ok((snapshot_of(log, tag, None)?, trees.salts().find(&[chain])?.remove(&chain)))
+        });
+        let (snapshot, keys) = read.await?;
+        let (snapshot, head) = with_event(snapshot, seq)?;
+        let (leaf, path) = self.trees.leaf_and_path(chain, seq, head.size).await?;
         let keys = keys.ok_or_else(|| NotProven::Broken("a chain has a tree and no salts".into()))?;
         let salt = keys.at(seq).and_then(|(salts, _)| salts.salt(seq));
         let (private, _) =
@@ -179,6 +164,29 @@ impl Snapshot {
         let checkpoint = checkpoint.map_err(|error| NotProven::Broken(error.to_string()))?;
         let (extra, index, path) = (Some(extra.into_bytes()), self.head.index, self.path);
         Ok(TlogProof { extra, index, path, checkpoint }.to_string())
+    }
+}
+
+fn snapshot_of(log: &StoreLog, tag: Tag, at: Option<u64>) -> Result<AtSnapshot<Snapshot>, StoreError> {
+    let head = match log.head_proof(tag, at)? {
+        AtSnapshot::Is(head) => head,
+        AtSnapshot::Unknown => return Ok(AtSnapshot::Unknown),
+        AtSnapshot::Pruned { before, after } => return Ok(AtSnapshot::Pruned { before, after }),
+    };
+    let Some(signed) = log.newest()? else { return Ok(AtSnapshot::Unknown) };
+    let path = log.inclusion(head.index, signed.tree.size)?;
+    Ok(path.map_or(AtSnapshot::Unknown, |path| AtSnapshot::Is(Snapshot { head, signed, path })))
+}
+
+/// The newest snapshot, if its head of the chain has this event.
+fn with_event(newest: AtSnapshot<Snapshot>, seq: u64) -> Result<(Snapshot, Present), NotProven> {
+    let AtSnapshot::Is(snapshot) = newest else { return Err(NotProven::NotYet) };
+    match &snapshot.head.found {
+        Found::Present { size, root, blind, path } if *size >= seq => {
+            let head = Present { size: *size, root: *root, blind: *blind, path: path.clone() };
+            Ok((snapshot, head))
+        }
+        _ => Err(NotProven::NotYet),
     }
 }
 

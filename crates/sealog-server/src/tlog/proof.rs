@@ -97,7 +97,7 @@ pub(super) async fn event(of: &Chain<'_>, query: &str) -> Answer {
         "tag": of.tag.to_string(),
         "salt": salt.map(|salt| hex::encode(&salt.0)),
         "private": proven.private.to_string(),
-        "leaf": proven.leaf.map(|leaf| base64(&leaf.0)),
+        "leaf": base64(&proven.leaf.0),
         "chain": chain_json(&proven.head, &proven.path),
         "heads": heads_json(&proven.snapshot.head, &proven.head),
         "store": store_json(&proven.snapshot),

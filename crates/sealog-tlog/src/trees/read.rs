@@ -108,6 +108,25 @@ impl Trees {
         self.proof(chain, size, Plan::inclusion(index, size)?).await
     }
 
+    /// The leaf of an event and its path, in one read.
+    pub async fn leaf_and_path(
+        &self,
+        chain: ChainId,
+        chain_seq: u64,
+        size: u64,
+    ) -> Result<(Hash, Vec<Hash>), TreeError> {
+        let outside = ProofError::Outside { end: chain_seq, size };
+        let index = chain_seq.checked_sub(1).ok_or(outside)?;
+        let plan = Plan::inclusion(index, size)?;
+        self.on_reader(chain.into(), move |inner| {
+            let nodes = [&[Node { level: 0, index }], plan.nodes()].concat();
+            let hashes = inner.nodes(chain, size, &nodes)?;
+            let (leaf, hashes) = hashes.split_first().ok_or(TreeError::Damaged { level: 0, index })?;
+            Ok((*leaf, plan.proof(hashes).ok_or(TreeError::Damaged { level: 0, index })?))
+        })
+        .await
+    }
+
     /// The proof that the tree of `old` leaves is the beginning of that of `size`.
     pub async fn consistency(&self, chain: ChainId, old: u64, size: u64) -> Result<Vec<Hash>, TreeError> {
         self.proof(chain, size, Plan::consistency(old, size)?).await
