@@ -33,6 +33,7 @@ mod settings;
 mod snapshot;
 mod system_project;
 mod tenant;
+mod tenant_room;
 mod version;
 
 use sealog_control::Control;
@@ -72,6 +73,10 @@ conformance! {
         a_created_tenant_reads_back_with_its_plan_and_billing
         a_change_leaves_other_fields_alone_and_null_clears
         tenants_are_found_by_a_part_of_their_name_and_pages_join
+    }
+    tenant_room: {
+        whatever_adds_to_a_tenant_without_room_is_undone_and_what_ends_something_is_not
+        a_tenant_takes_its_rows_and_their_texts_and_no_more_than_it_may
     }
     project: {
         a_project_needs_its_tenant
@@ -262,7 +267,7 @@ conformance! {
         a_package_waits_for_identity_approval_and_decisions
         the_first_attempt_that_is_finished_is_the_package_and_the_others_are_removed
         what_has_expired_is_dropped_in_steps_and_its_record_stays
-        a_tenant_whose_cases_take_all_that_they_may_gets_no_more_of_them
+        a_package_takes_of_the_room_of_its_tenant_until_it_expires
         a_letter_is_kept_over_the_revision_that_was_seen
     }
     pending: {
