@@ -262,6 +262,7 @@ conformance! {
         nothing_is_decided_in_another_state_or_about_an_earlier_search
         masks_are_kept_with_what_they_say_of_values_for_the_next_search_too
         what_is_decided_while_the_next_search_runs_is_carried_over_when_that_takes_its_place
+        a_mask_of_thirty_thousand_values_is_one_change_that_others_wait_for_once
     }
     case_package: {
         a_package_waits_for_identity_approval_and_decisions
