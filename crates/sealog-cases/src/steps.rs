@@ -39,6 +39,7 @@ impl From<StoreError> for CaseError {
     fn from(error: StoreError) -> CaseError {
         match error {
             StoreError::Refused(why) => CaseError::Refused(why),
+            error @ StoreError::TenantFull { .. } => CaseError::Refused(format!("Not saved: {error}.")),
             error => CaseError::Store(error),
         }
     }

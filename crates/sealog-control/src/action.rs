@@ -18,11 +18,13 @@ impl Control {
         action: CustomAction,
         records: Vec<NewRecord>,
     ) -> Answer<'_, Option<CustomAction>, ChangeError> {
+        let room = self.tenant_room();
         self.change_of_tenant(Lock::Version, move |db| {
             if tenant::find(db, tenant_id)?.is_none() {
                 return Ok(None);
             }
             insert(db, tenant_id, &KnownAction { action: action.clone(), retired_at_ms: None })?;
+            room.check(db, tenant_id)?;
             Ok(Some(Changed { tenant_id, value: action, records }))
         })
     }

@@ -16,7 +16,6 @@ use crate::db::{Db, DbError, ListPage, Lock, Value, all, count, one, params, rea
 use crate::outbox::{self, NewNotice};
 use crate::person::PersonId;
 use crate::record::{self, NewRecord};
-use crate::tenant_room;
 
 /// What is kept together with a case.
 #[derive(Clone, Debug)]
@@ -44,20 +43,22 @@ impl Control {
     /// `number` and `revision` of the case are given here: the next ones. Nothing if there is no such tenant.
     pub fn create_case(&self, mut case: Case, with: CaseWrite) -> Answer<'_, Case> {
         // In one order, so that two at a time do not get the same number.
-        let bytes_max = self.case_bytes_max();
+        let room = self.tenant_room();
         self.change(Lock::Order, move |db| {
-            tenant_room::check(db, case.tenant_id, bytes_max)?;
             let sql = "SELECT COALESCE(max(case_number), 0) AS count FROM {cases} WHERE tenant_id = ?1";
             case.number = count(db, sql, params![case.tenant_id])? + 1;
             case.revision = 1;
             case_record::insert(db, &case)?;
             keep(db, &case, with)?;
+            room.check(db, case.tenant_id)?;
             Ok(case)
         })
     }
 
-    /// Writes a case over the revision that it has; it gets the next one.
+    /// Writes a case over the revision that it has; it gets the next one. A tenant without room goes on with
+    /// the steps of its cases, and can only not add to them.
     pub fn save_case(&self, mut case: Case, with: CaseWrite) -> Answer<'_, CaseSaved> {
+        let (room, is_step) = (self.tenant_room(), with.entry.to.is_some());
         self.change(Lock::Order, move |db| {
             if let Some(person_id) = with.not_decided_by {
                 let decisions = case_found::decided_by(db, case.id, person_id)?;
@@ -71,6 +72,9 @@ impl Control {
                 return Ok(now.map_or(CaseSaved::Missing, |now| CaseSaved::Stale(Box::new(now))));
             }
             keep(db, &case, with)?;
+            if !is_step {
+                room.check(db, case.tenant_id)?;
+            }
             Ok(CaseSaved::Done(Box::new(case)))
         })
     }

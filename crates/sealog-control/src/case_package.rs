@@ -15,7 +15,6 @@ use crate::job::{self, JobId, NewJob};
 use crate::membership::Grants;
 use crate::person::PersonId;
 use crate::record::{self, NewRecord};
-use crate::tenant_room;
 
 crate::db::id!(PackageId);
 
@@ -78,12 +77,11 @@ impl Control {
         unended_max: usize,
         records: Vec<NewRecord>,
     ) -> Answer<'_, PackageCreated> {
-        let bytes_max = self.case_bytes_max();
+        let room = self.tenant_room();
         self.change(Lock::Order, move |db| {
             let Some(case) = case_record::find(db, new.tenant_id, new.case_id)? else {
                 return Ok(PackageCreated::Missing);
             };
-            tenant_room::check(db, new.tenant_id, bytes_max)?;
             if !case.is_identity_confirmed() {
                 return Ok(PackageCreated::NotIdentified);
             }
@@ -110,6 +108,7 @@ impl Control {
                 dropped_at_ms: None,
             };
             insert(db, &package)?;
+            room.check(db, package.new.tenant_id)?;
             Ok(PackageCreated::Done(Box::new(package)))
         })
     }

@@ -13,7 +13,6 @@ use crate::db::{Db, DbError, Lock, Row, Table, all, one, params, table};
 use crate::job::{self, JobId, NewJob};
 use crate::person::PersonId;
 use crate::record::NewRecord;
-use crate::tenant_room;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCaseSearch {
@@ -80,9 +79,8 @@ impl Control {
         unended_max: usize,
         records: Vec<NewRecord>,
     ) -> Answer<'_, Option<CaseSearch>> {
-        let bytes_max = self.case_bytes_max();
+        let room = self.tenant_room();
         self.change(Lock::Order, move |db| {
-            tenant_room::check(db, new.tenant_id, bytes_max)?;
             let Some(job) = job::queue(db, job, unended_max, &records)? else { return Ok(None) };
             let search = CaseSearch {
                 new,
@@ -94,6 +92,7 @@ impl Control {
                 ended_at_ms: None,
             };
             insert(db, &search)?;
+            room.check(db, search.new.tenant_id)?;
             Ok(Some(search))
         })
     }
@@ -107,12 +106,13 @@ impl Control {
         unended_max: usize,
         records: Vec<NewRecord>,
     ) -> Answer<'_, bool> {
+        let room = self.tenant_room();
         self.change(Lock::Order, move |db| {
-            let is_open = find(db, id)?.is_some_and(|search| search.ended_at_ms.is_none());
-            if !is_open {
+            let Some(search) = find(db, id)?.filter(|search| search.ended_at_ms.is_none()) else {
                 return Ok(false);
-            }
+            };
             let Some(job) = job::queue(db, job, unended_max, &records)? else { return Ok(false) };
+            room.check(db, search.new.tenant_id)?;
             let sql = "UPDATE {case_searches} SET job_id = ?2 WHERE id = ?1";
             Ok(db.execute(sql, params![id, job.id])? > 0)
         })

@@ -15,6 +15,7 @@ use crate::error::OpenError;
 use crate::postgres;
 use crate::record::{self, NewRecord};
 use crate::schema::SCHEMA;
+use crate::tenant_room::TenantRoom;
 use crate::version::{self, Versions};
 
 pub type Answer<'a, T, E = StoreError> = BoxFuture<'a, Result<T, E>>;
@@ -28,8 +29,8 @@ pub struct Control {
     pub(crate) database: Arc<Database>,
     pool: Arc<ThreadPool>,
     pub(crate) versions: Arc<Versions>,
-    /// What the cases of a tenant may take of the disk.
-    case_bytes_max: AtomicU64,
+    /// What the control data of a tenant may take of the disk.
+    tenant_bytes_max: AtomicU64,
 }
 
 impl Control {
@@ -65,17 +66,17 @@ impl Control {
             database: Arc::new(database),
             pool,
             versions: Arc::default(),
-            case_bytes_max: AtomicU64::new(u64::MAX),
+            tenant_bytes_max: AtomicU64::new(u64::MAX),
         }
     }
 
-    /// Refuses a tenant new cases, searches and packages once its cases take so much.
-    pub fn limit_case_bytes(&self, max: Option<u64>) {
-        self.case_bytes_max.store(max.unwrap_or(u64::MAX), Ordering::Relaxed);
+    /// Refuses a tenant whatever would make its control data take more: [`StoreError::TenantFull`].
+    pub fn limit_tenant_bytes(&self, max: Option<u64>) {
+        self.tenant_bytes_max.store(max.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    pub(crate) fn case_bytes_max(&self) -> u64 {
-        self.case_bytes_max.load(Ordering::Relaxed)
+    pub(crate) fn tenant_room(&self) -> TenantRoom {
+        TenantRoom { bytes_max: self.tenant_bytes_max.load(Ordering::Relaxed) }
     }
 
     /// Why nothing may be changed any more until it is opened again. A database heals without that.

@@ -18,6 +18,7 @@ impl Control {
         kept_max: u64,
         records: Records<Export>,
     ) -> Answer<'_, Option<Export>> {
+        let room = self.tenant_room();
         self.change(Lock::Order, move |db| {
             let tenant_id = new.tenant_id;
             let sql = "SELECT count(*) AS count FROM {exports} WHERE tenant_id = ?1";
@@ -29,6 +30,7 @@ impl Control {
             }
             let export = Export { new, totals: None };
             insert(db, &export)?;
+            room.check(db, tenant_id)?;
             record::insert(db, tenant_id, &records.tell(removed.as_ref(), &export))?;
             Ok(Some(export))
         })

@@ -48,8 +48,15 @@ impl Control {
         unended_max: usize,
         records: Vec<NewRecord>,
     ) -> Answer<'_, Option<Job>> {
+        let room = self.tenant_room();
         // The place in the order is held from here on: nobody counts between the count and the row.
-        self.change(Lock::Order, move |db| queue(db, new, unended_max, &records))
+        self.change(Lock::Order, move |db| {
+            let queued = queue(db, new, unended_max, &records)?;
+            if let Some(tenant_id) = queued.as_ref().and_then(|job| job.tenant_id) {
+                room.check(db, tenant_id)?;
+            }
+            Ok(queued)
+        })
     }
 
     /// Jobs of a kind that nobody works on: new ones, and those whose lease has ended. Oldest first.

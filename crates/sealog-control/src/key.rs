@@ -87,8 +87,12 @@ impl KeyAccess for Control {
 impl Control {
     /// Nothing when there is no such project, or its tenant was closed.
     pub fn create_key(&self, new: NewKey, records: Vec<NewRecord>) -> Answer<'_, Option<ApiKey>> {
+        let room = self.tenant_room();
         self.change_of_tenant(Lock::Version, move |db| {
             let made = create(db, new)?;
+            if let Some((tenant_id, _)) = &made {
+                room.check(db, *tenant_id)?;
+            }
             Ok(made.map(|(tenant_id, key)| Changed { tenant_id, value: key, records }))
         })
     }
@@ -100,6 +104,7 @@ impl Control {
         new: NewKey,
         records: Vec<NewRecord>,
     ) -> Answer<'_, Option<ApiKey>, ChangeError> {
+        let room = self.tenant_room();
         self.change_of_tenant(Lock::Version, move |db| {
             let sql = format!("{} WHERE project_id = ?1 AND name = ?2", KEYS.select);
             let same_name = all(db, &sql, params![new.project_id, &new.name], read)?;
@@ -108,6 +113,9 @@ impl Control {
             }
             is_free(db, new.id)?;
             let made = create(db, new)?;
+            if let Some((tenant_id, _)) = &made {
+                room.check(db, *tenant_id)?;
+            }
             Ok(made.map(|(tenant_id, key)| Changed { tenant_id, value: key, records }))
         })
     }
@@ -130,8 +138,10 @@ impl Control {
         roll: KeyRoll,
         records: Records<ApiKey>,
     ) -> Answer<'_, Option<ApiKey>, ChangeError> {
+        let room = self.tenant_room();
         self.change_of_tenant(Lock::Version, move |db| {
             let Some((tenant_id, old, new)) = self::roll(db, roll)? else { return Ok(None) };
+            room.check(db, tenant_id)?;
             let records = records.tell(Some(&old), &new);
             Ok(Some(Changed { tenant_id, value: new, records }))
         })

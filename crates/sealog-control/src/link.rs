@@ -82,6 +82,7 @@ impl Control {
         open_max: u64,
         records: Records<Link>,
     ) -> Answer<'_, Invited> {
+        let room = self.tenant_room();
         let made: Answer<'_, _> = self.change_of_tenant(Lock::Order, move |db| {
             let Some(invitation) = link.purpose.invitation().cloned() else {
                 return Err(DbError::Refused("the link is not an invitation".into()));
@@ -106,6 +107,7 @@ impl Control {
                 return not_made(Invited::TooMany);
             }
             let made = create(db, &link, notice)?;
+            room.check(db, tenant_id)?;
             let records = records.tell(before.first(), &link);
             Ok(made.then_some(Changed { tenant_id, value: Invited::Done, records }))
         });

@@ -21,8 +21,10 @@ impl Control {
         new: NewMember,
         records: Records<Member>,
     ) -> Answer<'_, Option<Member>, ChangeError> {
+        let room = self.tenant_room();
         self.change_of_tenant(Lock::Order, move |db| {
             let Some(member) = add(db, new)? else { return Ok(None) };
+            room.check(db, member.membership.tenant_id)?;
             let records = records.tell(None, &member);
             Ok(Some(Changed { tenant_id: member.membership.tenant_id, value: member, records }))
         })

@@ -39,10 +39,12 @@ impl Control {
         new: NewMonitorToken,
         records: Vec<NewRecord>,
     ) -> Answer<'_, Option<MonitorTokenCreated>> {
+        let room = self.tenant_room();
         // In one order with all changes, so that two nodes never make one token too many together.
         self.change_of_tenant(Lock::Version, move |db| {
             let tenant_id = new.tenant_id;
             let Some(value) = create(db, new)? else { return Ok(None) };
+            room.check(db, tenant_id)?;
             let is_made = matches!(value, MonitorTokenCreated::Done(_));
             let records = if is_made { records } else { Vec::new() };
             Ok(Some(Changed { tenant_id, value, records }))

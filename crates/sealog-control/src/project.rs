@@ -13,8 +13,10 @@ use crate::tenant;
 impl Control {
     /// Nothing when there is no such tenant. An id that is reserved for system chains is refused.
     pub fn create_project(&self, new: NewProject, records: Vec<NewRecord>) -> Answer<'_, Option<Project>> {
+        let room = self.tenant_room();
         self.change_of_tenant(Lock::Version, move |db| {
             let made = create(db, &new)?;
+            room.check(db, new.tenant_id)?;
             Ok(made.map(|project| Changed { tenant_id: new.tenant_id, value: project, records }))
         })
     }
@@ -26,8 +28,13 @@ impl Control {
         change: ProjectChange,
         records: Records<Project>,
     ) -> Answer<'_, Option<Project>> {
+        let room = self.tenant_room();
         self.change_of_tenant(Lock::Version, move |db| {
             let Some((before, after)) = update(db, id, change)? else { return Ok(None) };
+            // Each time that a framework is enabled is a row.
+            if (0..32).any(|index| after.frameworks.contains(index) && !before.frameworks.contains(index)) {
+                room.check(db, after.tenant_id)?;
+            }
             let records = records.tell(Some(&before), &after);
             Ok(Some(Changed { tenant_id: after.tenant_id, value: after, records }))
         })

@@ -71,10 +71,12 @@ impl Control {
         most: ViewsMax,
         records: Records<SavedView>,
     ) -> Answer<'_, ViewKept> {
+        let room = self.tenant_room();
         // In one order, so that two at a time do not both find the last place.
         let kept: Answer<'_, _> = self.change_of_tenant(Lock::Order, move |db| {
             let tenant_id = view.tenant_id;
             let problem = save(db, &view, most)?;
+            room.check(db, tenant_id)?;
             let records = if problem.is_none() { records.tell(None, &view) } else { Vec::new() };
             Ok(Some(Changed { tenant_id, value: problem.unwrap_or(ViewKept::Kept), records }))
         });

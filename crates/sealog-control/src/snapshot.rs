@@ -102,7 +102,7 @@ pub struct ControlSnapshot {
 }
 
 /// Every table, each before those that it points at.
-const TABLES: &[&str] = &[
+pub(crate) const TABLES: &[&str] = &[
     "pending",
     "case_letters",
     "case_package_pieces",

@@ -73,8 +73,12 @@ impl File {
         let mut locking = Locking::Shared;
         let mut db = open_file(dir, &path, schema, locking);
         // Opening takes room, too, and a server that does not start serves no reads and revokes nothing.
-        if matches!(db, Err(Unopened::Io(_))) && reserve.is_low() {
-            locking = if reserve.release_if_low() { Locking::Shared } else { Locking::Exclusive };
+        let is_full = match &db {
+            Err(Unopened::Io(error)) => reserve.is_low() || error.kind() == io::ErrorKind::QuotaExceeded,
+            _ => false,
+        };
+        if is_full {
+            locking = if reserve.release_for_refused() { Locking::Shared } else { Locking::Exclusive };
             db = open_file(dir, &path, schema, locking);
         }
         let db = db.map_err(|error| error.of(schema, path.clone()))?;
@@ -297,16 +301,18 @@ fn transact_with<T>(
     let value = act(&mut noted)?;
     let made = noted.made;
     // Changes are small: SQLite writes nothing of them before this.
-    match transaction.commit() {
-        Err(error) if is_full(&error) && reserve.release_for_refused() => {}
-        committed => return committed.map(|()| value).map_err(DbError::from),
+    match transaction.commit().map_err(DbError::from) {
+        Err(DbError::Store(StoreError::NoRoom)) if reserve.release_for_refused() => {}
+        committed => return committed.map(|()| value),
     }
     transact(db, |db| made.iter().try_for_each(|(sql, params)| db.execute(sql, params).map(drop)))?;
     Ok(value)
 }
 
-fn is_full(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+/// SQLite knows a full disk (`ENOSPC`) and no quota: a write that one refuses is an I/O error to it, like that
+/// of a broken disk. What the system says last is of that write, if this is asked right behind it.
+fn is_over_quota() -> bool {
+    io::Error::last_os_error().kind() == io::ErrorKind::QuotaExceeded
 }
 
 /// SQLite would do this by itself, but says nothing when it fails.
@@ -323,6 +329,7 @@ impl From<rusqlite::Error> for DbError {
     fn from(error: rusqlite::Error) -> DbError {
         use rusqlite::ffi::{
             SQLITE_CONSTRAINT_FOREIGNKEY, SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE,
+            SQLITE_IOERR_WRITE,
         };
         match error.sqlite_error().map(|error| (error.code, error.extended_code)) {
             Some((_, SQLITE_CONSTRAINT_UNIQUE | SQLITE_CONSTRAINT_PRIMARYKEY)) => {
@@ -331,6 +338,8 @@ impl From<rusqlite::Error> for DbError {
             Some((_, SQLITE_CONSTRAINT_FOREIGNKEY)) => DbError::NoOwner,
             // Whatever the disk has said of its room before.
             Some((ErrorCode::DiskFull, _)) => DbError::Store(StoreError::NoRoom),
+            // Not of a sync: what it could not write, the kernel may have dropped.
+            Some((_, SQLITE_IOERR_WRITE)) if is_over_quota() => DbError::Store(StoreError::NoRoom),
             Some((ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _)) => {
                 DbError::Final(error.to_string())
             }
@@ -468,7 +477,10 @@ impl Unopened {
 
 impl From<rusqlite::Error> for Unopened {
     fn from(error: rusqlite::Error) -> Unopened {
-        Unopened::Io(io::Error::other(error))
+        let is_io =
+            matches!(error.sqlite_error_code(), Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen));
+        let kind = if is_io && is_over_quota() { io::ErrorKind::QuotaExceeded } else { io::ErrorKind::Other };
+        Unopened::Io(io::Error::new(kind, error))
     }
 }
 

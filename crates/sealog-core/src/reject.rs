@@ -69,6 +69,9 @@ codes! {
     SubscriptionTrialExpired "subscription/trial_expired" 402 false
         "The free trial has ended and billing is not active. You can still read stored events."
         "Activate billing, then send the event again."
+    TenantDiskUsedUp "tenant/disk_used_up" 403 false
+        "The organisation's account data (keys, members, exports, cases and what belongs to them) has used the disk space that the server allows."
+        "Ask the operator of the server to raise `limits.tenant_disk_mb`. Packages free space when they expire; events are not affected."
     RateLimitExceeded "rate/limit_exceeded" 429 true
         "The plan's requests for this second are used up."
         "Wait for `Retry-After` seconds; send events in batches, which count as one request."

@@ -69,8 +69,8 @@ impl From<Reject> for Problem {
 /// Of events; what it was is for the log.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Problem {
-        if let StoreError::ControlUnavailable(_) = error {
-            return away();
+        if let Some(known) = known(&error) {
+            return known;
         }
         tracing::error!(%error, "a page could not be read");
         let message = if error == StoreError::NoRoom {
@@ -82,10 +82,21 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// The log has had its line when it became so.
-fn away() -> Problem {
-    let message = "Accounts cannot be read at the moment. Try again in a minute.";
-    Problem::new(Code::ServerControlUnavailable, message)
+/// What needs no line in the log: it has had one when it became so, or nothing is wrong with the server.
+fn known(error: &StoreError) -> Option<Problem> {
+    match error {
+        StoreError::ControlUnavailable(_) => Some(Problem::new(
+            Code::ServerControlUnavailable,
+            "Accounts cannot be read at the moment. Try again in a minute.",
+        )),
+        StoreError::TenantFull { mb } => Some(Problem::new(
+            Code::TenantDiskUsedUp,
+            format!(
+                "Your organisation has used the {mb} MB that this server allows for its account data, so your change was not saved. Ask the operator of the server for more (limits.tenant_disk_mb). Packages free space when they expire."
+            ),
+        )),
+        _ => None,
+    }
 }
 
 /// Of changes, where there is no field to say it beside.
@@ -101,8 +112,8 @@ pub(crate) fn of_admin(error: AdminError) -> Problem {
 /// Of accounts.
 impl From<Failed> for Problem {
     fn from(Failed(error): Failed) -> Problem {
-        if let StoreError::ControlUnavailable(_) = error {
-            return away();
+        if let Some(known) = known(&error) {
+            return known;
         }
         tracing::error!(%error, "a page failed");
         let message = if error == StoreError::NoRoom {

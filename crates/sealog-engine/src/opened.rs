@@ -75,8 +75,8 @@ impl std::fmt::Display for Unopened {
 pub struct OpenOptions {
     pub allow_unsafe_storage: bool,
     pub clock_strict: bool,
-    /// What the cases of a tenant may take of the disk.
-    pub case_bytes_max: Option<u64>,
+    /// What the control data of a tenant may take of the disk.
+    pub tenant_bytes_max: Option<u64>,
 }
 
 impl Opened {
@@ -99,7 +99,7 @@ impl Opened {
         place: &Place,
         data_dir: &Path,
         mark_dir: Option<PathBuf>,
-        OpenOptions { allow_unsafe_storage, clock_strict, case_bytes_max }: OpenOptions,
+        OpenOptions { allow_unsafe_storage, clock_strict, tenant_bytes_max }: OpenOptions,
         world: Arc<dyn World>,
     ) -> Result<Opened, Unopened> {
         let cannot = |error: &dyn std::fmt::Display, may_pass| Unopened {
@@ -119,7 +119,7 @@ impl Opened {
                     Unopened { locked, ..cannot(&error, false) }
                 })?;
                 let control = Control::embedded(&store).map_err(|error| cannot(&error, error.may_pass()))?;
-                control.limit_case_bytes(case_bytes_max);
+                control.limit_tenant_bytes(tenant_bytes_max);
                 Ok(Opened { kind: Kind::Embedded(Arc::new(store)), control: Arc::new(control) })
             }
             Place::Postgres(url) => {
@@ -137,7 +137,7 @@ impl Opened {
                 })?;
                 let control =
                     Control::on_postgres(&store).map_err(|error| cannot(&error, error.may_pass()))?;
-                control.limit_case_bytes(case_bytes_max);
+                control.limit_tenant_bytes(tenant_bytes_max);
                 Ok(Opened { kind: Kind::Postgres(Arc::new(store)), control: Arc::new(control) })
             }
         }

@@ -89,6 +89,7 @@ reasons! {
     StoreError::RolledBack(_) => "rolled_back"
     StoreError::Closing => "closing"
     StoreError::Refused(_) => "refused"
+    StoreError::TenantFull { .. } => "tenant_full"
     StoreError::Damaged { .. } => "damaged"
     StoreError::Read(_) => "read_failed"
     StoreError::Control(_) => "control_data_failed"

@@ -308,6 +308,10 @@ impl Failure {
                 let code = Code::ServerControlUnavailable;
                 Failure::new(code, code.row().meaning)
             }
+            StoreError::TenantFull { .. } => {
+                let code = Code::TenantDiskUsedUp;
+                Failure::new(code, code.row().meaning)
+            }
             _ => Failure::internal(error, request_id),
         }
     }

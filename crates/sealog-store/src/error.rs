@@ -41,6 +41,8 @@ pub enum StoreError {
     Damaged { chain_seq: u64 },
     /// Reading failed.
     Read(String),
+    /// A change of control data was not made, because the tenant's would take more of the disk than it may.
+    TenantFull { mb: u64 },
     /// A change of control data failed and was not made, or is not known to have been made.
     Control(String),
     /// Control data cannot be reached, whatever holds of events. Nothing was changed.
@@ -75,6 +77,10 @@ impl fmt::Display for StoreError {
             StoreError::RolledBack(why) => f.write_str(why),
             StoreError::Closing => f.write_str("the store is shutting down"),
             StoreError::Refused(why) => f.write_str(why),
+            StoreError::TenantFull { mb } => write!(
+                f,
+                "the account data of the organisation would take more than the {mb} MB that this server allows (limits.tenant_disk_mb)"
+            ),
             StoreError::Damaged { chain_seq } => write!(f, "the record of event {chain_seq} is damaged"),
             StoreError::Read(cause) => write!(f, "a read failed: {cause}"),
             StoreError::Control(cause) => write!(f, "failed to change the control data: {cause}"),

@@ -36,6 +36,8 @@ pub struct DoubtfulStore {
     read: AtomicU64,
     /// Questions for counts.
     counts_asked: AtomicU64,
+    /// Questions for the head of one chain.
+    heads_asked: AtomicU64,
     /// Comes when the next list has been read, before whoever asked for it goes on.
     behind_list: Mutex<Option<Append>>,
 }
@@ -55,6 +57,7 @@ impl DoubtfulStore {
             reads_fail: AtomicBool::new(false),
             read: AtomicU64::new(0),
             counts_asked: AtomicU64::new(0),
+            heads_asked: AtomicU64::new(0),
             behind_list: Mutex::default(),
         })
     }
@@ -78,6 +81,10 @@ impl DoubtfulStore {
 
     pub fn events_read(&self) -> u64 {
         self.read.load(Ordering::SeqCst)
+    }
+
+    pub fn heads_asked(&self) -> u64 {
+        self.heads_asked.load(Ordering::SeqCst)
     }
 
     pub fn counts_asked(&self) -> u64 {
@@ -170,6 +177,7 @@ impl Store for DoubtfulStore {
     }
 
     fn head(&self, chain: ChainId) -> BoxFuture<'_, Result<ChainHead, StoreError>> {
+        self.heads_asked.fetch_add(1, Ordering::SeqCst);
         self.inner.head(chain)
     }
 

@@ -160,7 +160,7 @@ const SETTINGS: &[Setting] = &[
         key: "limits.tenant_disk_mb",
         value: "MB",
         default: Some("0"),
-        help: "Disk space for the cases of a tenant, with their search results and packages; 0 for no limit",
+        help: "Disk space for the account data of a tenant: keys, members, exports, cases and what belongs to them; 0 for no limit",
     },
     Setting {
         key: "limits.nodes",
@@ -403,8 +403,8 @@ pub(crate) struct Settings {
     pub clock_strict: bool,
     /// How the heads of chains are published and signed; None if they are not.
     pub trust: Option<TrustSettings>,
-    /// What the cases of a tenant may take of the disk.
-    pub case_bytes_max: Option<u64>,
+    /// What the control data of a tenant may take of the disk.
+    pub tenant_bytes_max: Option<u64>,
     pub log_level: tracing::Level,
     pub log_format: logging::Format,
     pub server: Config,
@@ -417,8 +417,8 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) fn open_options(&self) -> OpenOptions {
-        let Settings { allow_unsafe_storage, clock_strict, case_bytes_max, .. } = *self;
-        OpenOptions { allow_unsafe_storage, clock_strict, case_bytes_max }
+        let Settings { allow_unsafe_storage, clock_strict, tenant_bytes_max, .. } = *self;
+        OpenOptions { allow_unsafe_storage, clock_strict, tenant_bytes_max }
     }
 
     /// Where people reach the dashboard of a server with these settings that does not run. Nothing where the
@@ -874,7 +874,7 @@ impl Values {
                 "stay" => Some(false),
                 _ => None,
             })?,
-            case_bytes_max: self.required("limits.tenant_disk_mb", "a whole number from 0", |text| {
+            tenant_bytes_max: self.required("limits.tenant_disk_mb", "a whole number from 0", |text| {
                 let mb: u64 = text.parse::<u32>().ok()?.into();
                 Some((mb > 0).then_some(mb << 20))
             })?,

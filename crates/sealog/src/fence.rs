@@ -20,6 +20,7 @@ use sealog_engine::Opened;
 use sealog_server::App;
 use sealog_server::peer::{Asked, Peer};
 use sealog_service::Secret;
+use sealog_service::jobs::supervise::Loop;
 use sealog_store::sync::lock;
 use serde::Deserialize;
 use zeroize::Zeroizing;
@@ -36,6 +37,8 @@ pub(crate) struct Fence<'a> {
     store: &'a Opened,
     own: u64,
     kept: PeerEpoch,
+    /// From one question to the next.
+    every: Duration,
     /// With the token that it was made for: loading the certificates takes a moment.
     client: Mutex<Option<(Secret, Client)>>,
 }
@@ -52,7 +55,7 @@ impl<'a> Fence<'a> {
         let kept = PeerEpoch::of(app.config.data_dir.as_deref().unwrap_or(Path::new("")));
         let in_file = kept.read()?;
         let seen = epochs.seen.max(in_file);
-        let fence = Fence { app, store, own: epochs.own, kept, client: Mutex::new(None) };
+        let fence = Fence { app, store, own: epochs.own, kept, every: ASK_EVERY, client: Mutex::new(None) };
         // Also where no peer is set any more: what one said before still holds.
         if let Some(epoch) = (Epochs { seen, ..epochs }).superseded_by() {
             fence.refuse_events(epoch);
@@ -67,11 +70,16 @@ impl<'a> Fence<'a> {
         Ok(fence)
     }
 
-    /// Asks again and again. Never returns.
-    pub(crate) async fn watch(&self) {
+    /// The loop that asks again and again.
+    pub(crate) fn watching(&self) -> Loop<'_> {
+        Loop::new("peer", || self.watch())
+    }
+
+    /// Never returns.
+    async fn watch(&self) {
         let Some(peer) = &self.app.config.peer else { return std::future::pending().await };
         loop {
-            tokio::time::sleep(ASK_EVERY).await;
+            tokio::time::sleep(self.every).await;
             self.ask(peer).await;
         }
     }
@@ -156,5 +164,80 @@ impl<'a> Fence<'a> {
             }
             Err(error) => Err(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use sealog_engine::{OpenOptions, Place, Service};
+    use sealog_server::config::Config;
+    use sealog_service::Stop;
+    use sealog_store::world::{SystemWorld, World};
+
+    use super::*;
+
+    /// Answers each question with the epoch 0, and counts them.
+    fn peer(asked: Arc<AtomicU64>) -> String {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    if stream.read(&mut byte).is_ok_and(|count| count == 0) {
+                        break;
+                    }
+                    head.push(byte[0]);
+                }
+                asked.fetch_add(1, Ordering::SeqCst);
+                let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: 11\r\n\r\n{\"epoch\":0}";
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        url
+    }
+
+    /// Issue 23. As `a_panic_in_any_background_loop_…` does it with the loops of the server.
+    #[test]
+    fn a_panic_in_the_loop_that_asks_the_peer_is_counted_and_it_goes_on_asking() {
+        static BEGUN: AtomicU64 = AtomicU64::new(0);
+        let asked = Arc::new(AtomicU64::new(0));
+        let url = peer(Arc::clone(&asked));
+        let dir = tempfile::tempdir().unwrap();
+        let world: Arc<dyn World> = Arc::new(SystemWorld);
+        let options = OpenOptions { allow_unsafe_storage: true, ..OpenOptions::default() };
+        let store = Opened::open(&Place::Embedded, dir.path(), options, Arc::clone(&world)).unwrap();
+        let mut settings = sealog_engine::Settings::at("http://x/app");
+        settings.intervals.at_begin =
+            |name| assert!(BEGUN.fetch_add(1, Ordering::SeqCst) > 0, "{name}: asked for by a test");
+        let service = Service::new(store.store(), Arc::clone(store.control()), world, settings);
+        let mut config = Config::at("http://x");
+        config.operator_token = Some(Secret("a-token-of-thirty-two-characters".into()));
+        config.peer = Some(Arc::new(Peer::new(&url)));
+        config.data_dir = Some(dir.path().to_owned());
+        let app = App::new(service, config);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut fence = Fence::begin(&app, &store).await.unwrap();
+            assert_eq!(asked.load(Ordering::SeqCst), 1, "as the server starts");
+            fence.every = Duration::from_millis(5);
+            let (supervision, stop) = (&app.service.supervision, Stop::new());
+            let asks_on = async {
+                while asked.load(Ordering::SeqCst) < 4 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::select! {
+                () = supervision.supervise(fence.watching(), &stop) => panic!("the loop has ended"),
+                () = asks_on => {}
+            }
+            assert_eq!((supervision.restarts()["peer"], BEGUN.load(Ordering::SeqCst)), (1, 2));
+        });
     }
 }

@@ -445,10 +445,9 @@ fn serve_on_all_cores(
             background::run(Arc::clone(app), &server),
             supervision.supervise(admin, server.stopping()),
             async {
-                let asks = Loop::new("peer", || fence.watch());
                 tokio::select! {
                     () = server.stopping().stopped() => {}
-                    () = supervision.supervise(asks, server.stopping()) => {}
+                    () = supervision.supervise(fence.watching(), server.stopping()) => {}
                 }
             }
         );

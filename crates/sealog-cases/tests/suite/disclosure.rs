@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sealog_cases::disclosure::node::OVERSIZED;
 use sealog_cases::disclosure::packages::{KEPT_DAYS, PACKAGE_BYTES_MAX};
-use sealog_cases::disclosure::search::{RESULTS_MAX, UNENDED_MAX};
+use sealog_cases::disclosure::search::{CHAINS_MAX, RESULTS_MAX, UNENDED_MAX};
 use sealog_cases::disclosure::{
     Compared, Disclosures, NotHandedOut, NotStarted, PackageBuilder, PackageSweep, Searcher,
 };
@@ -441,6 +441,24 @@ fn a_tenant_has_so_many_searches_under_way_and_a_case_needs_something_to_look_fo
             wait(stage.control.create_job(job)).unwrap();
         }
         assert_eq!(start(&case), Err(NotStarted::TooMany));
+    });
+}
+
+#[test]
+fn a_search_begins_with_a_head_for_each_of_at_most_a_hundred_projects() {
+    on_both(|stage| {
+        let case = stage.jane();
+        let over = |many: usize| {
+            let projects = (0..many).map(|n| project(u8::try_from(n).unwrap())).collect();
+            Case { scope: CaseScope { projects, ..case.scope.clone() }, ..case.clone() }
+        };
+        let start = |many| {
+            let before = stage.store.heads_asked();
+            let started = stage.wait(stage.desk.start_search(PERSON, &over(many))).map(drop);
+            (started, stage.store.heads_asked() - before)
+        };
+        assert_eq!(start(CHAINS_MAX + 1), (Err(NotStarted::TooManyProjects), 0));
+        assert_eq!(start(CHAINS_MAX), (Ok(()), 100));
     });
 }
 

@@ -33,6 +33,7 @@ mod settings;
 mod snapshot;
 mod system_project;
 mod tenant;
+mod tenant_room;
 mod version;
 
 use sealog_control::Control;
@@ -72,6 +73,10 @@ conformance! {
         a_created_tenant_reads_back_with_its_plan_and_billing
         a_change_leaves_other_fields_alone_and_null_clears
         tenants_are_found_by_a_part_of_their_name_and_pages_join
+    }
+    tenant_room: {
+        whatever_adds_to_a_tenant_without_room_is_undone_and_what_ends_something_is_not
+        a_tenant_takes_its_rows_and_their_texts_and_no_more_than_it_may
     }
     project: {
         a_project_needs_its_tenant
@@ -257,12 +262,13 @@ conformance! {
         nothing_is_decided_in_another_state_or_about_an_earlier_search
         masks_are_kept_with_what_they_say_of_values_for_the_next_search_too
         what_is_decided_while_the_next_search_runs_is_carried_over_when_that_takes_its_place
+        a_mask_of_thirty_thousand_values_is_one_change_that_others_wait_for_once
     }
     case_package: {
         a_package_waits_for_identity_approval_and_decisions
         the_first_attempt_that_is_finished_is_the_package_and_the_others_are_removed
         what_has_expired_is_dropped_in_steps_and_its_record_stays
-        a_tenant_whose_cases_take_all_that_they_may_gets_no_more_of_them
+        a_package_takes_of_the_room_of_its_tenant_until_it_expires
         a_letter_is_kept_over_the_revision_that_was_seen
     }
     pending: {

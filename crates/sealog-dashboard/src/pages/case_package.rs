@@ -180,6 +180,9 @@ pub(crate) async fn build(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Resp
     let case = find(&app, &asked, "package").await?;
     let created = match app.service.disclosures.create_package(asked.person().person.id, &case).await {
         Err(StoreError::Refused(why)) => return refused(&app, &asked, &case, why).await,
+        Err(error @ StoreError::TenantFull { .. }) => {
+            return refused(&app, &asked, &case, format!("Not built: {error}.")).await;
+        }
         created => created?,
     };
     let why = match created {

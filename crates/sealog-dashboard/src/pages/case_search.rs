@@ -209,6 +209,7 @@ pub(crate) async fn start(app: Arc<Dashboard>, asked: Arc<Asked>) -> Result<Resp
 pub(crate) fn not_started(error: NotStarted) -> Result<String, Problem> {
     Ok(match error {
         NotStarted::Store(StoreError::Refused(why)) => why,
+        NotStarted::Store(error @ StoreError::TenantFull { .. }) => format!("Not started: {error}."),
         NotStarted::Store(error) => return Err(error.into()),
         NotStarted::State(_) => {
             "You can search while the case is in progress, in review or extended.".to_owned()

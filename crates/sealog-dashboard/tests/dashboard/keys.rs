@@ -408,3 +408,19 @@ fn a_key_is_created_in_a_sheet_which_keeps_what_was_typed() {
     let page = stage.signed_in(3).get(&format!("{keys}?new=1"));
     assert!(!page.has(sheet) && !page.has(&format!("href=\"{keys}?new=1")));
 }
+
+/// Issue 23.23.
+#[test]
+fn an_organisation_without_room_reads_why_nothing_is_added_and_can_still_revoke() {
+    let stage = stage();
+    assert!(raw(&create(&stage, 1, &[])).is_some());
+    stage.control.limit_tenant_bytes(Some(1));
+    let refused = create(&stage, 1, &[("name", "second")]);
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    refused.shows("/docs/errors/tenant/disk_used_up\"").shows("Ask the operator of the server for more");
+    let page = sealog_control::ListPage { after: None, limit: 9 };
+    let key = stage.wait(stage.control.keys(project_id(1), page)).unwrap()[0].clone();
+    let revoke = format!("/app/o/{}/keys/revoke", tenant_id(1));
+    let id = key.id.0.to_string();
+    assert_eq!(stage.signed_in(1).post(&revoke, &[("key", &id), ("name", &key.name)]).status, 303);
+}

@@ -100,8 +100,12 @@ const OPERATOR: [Code; 5] = [
     Code::RequestNotFound,
     Code::ServerControlUnavailable,
 ];
-const OPERATOR_BODY: [Code; 3] =
-    [Code::ValidationInvalidJson, Code::ValidationInvalidField, Code::ValidationBodyTooLarge];
+const OPERATOR_BODY: [Code; 4] = [
+    Code::ValidationInvalidJson,
+    Code::ValidationInvalidField,
+    Code::ValidationBodyTooLarge,
+    Code::TenantDiskUsedUp,
+];
 
 pub(super) fn describe(operation: Operation, path: &str) -> Description {
     let (id, summary, about, tag, access) = match operation {

@@ -664,3 +664,15 @@ fn what_was_created_survives_a_restart() {
     assert_eq!(service.operator("GET", "/tenants", &null()).ok(), before);
     service.log(&service.live, r#"{"action":"invoice.approved"}"#);
 }
+
+/// 8 Limits: `limits.tenant_disk_mb`.
+#[test]
+fn a_tenant_without_room_for_account_data_is_refused_by_name_and_its_events_are_not() {
+    let service = Service::start();
+    let create = || service.operator("POST", &tenant_path(&service, "/projects"), &json!({"name": "x"}));
+    service.control().limit_tenant_bytes(Some(1));
+    create().rejected(403, "tenant/disk_used_up");
+    service.log(&service.live, LOGIN);
+    service.control().limit_tenant_bytes(None);
+    assert_eq!(create().status, 201);
+}

@@ -88,6 +88,34 @@ fn requests_that_wait_for_a_place_when_the_server_stops_are_answered() {
     }
 }
 
+/// A connection that seems idle makes room for a new one, but not if it has said something meanwhile.
+#[test]
+fn a_request_that_has_arrived_on_a_connection_that_must_make_room_is_answered() {
+    let gate = Arc::new(Gate::default());
+    let service = holding(&gate, |setup| setup.config.limits.connections_per_ip = 2);
+    let ask = request("GET", "/v1/events", &[("Authorization", &bearer(&service.live))], b"");
+    // Of another address than the connections by which the service was set up.
+    let mut idle = [(); 2].map(|()| service.connect_from("127.0.0.2"));
+    for connection in &mut idle {
+        connection.get("/v1/events", &service.live).ok();
+    }
+    gate.close();
+    let opener = Opener(&gate);
+    let mut holding = service.connect();
+    holding.send(&request("GET", "/hold", &[], b""));
+    eventually(|| gate.waiting() == 1);
+    for connection in &mut idle {
+        connection.send(&ask);
+    }
+    let mut new = service.connect_from("127.0.0.2");
+    new.send(&ask);
+    drop(opener);
+    assert_eq!(holding.receive().body, "held");
+    for mut connection in idle.into_iter().chain([new]) {
+        connection.receive().ok();
+    }
+}
+
 /// The deadlines of a first byte and of headers end in the event loop, which may have been busy elsewhere
 /// when the bytes came: they are for clients that are late, and not for servers that are.
 #[test]

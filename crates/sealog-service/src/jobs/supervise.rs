@@ -90,6 +90,7 @@ pub fn of_one_row(outcome: Result<Result<(), StoreError>, String>) -> Result<Opt
         Ok(Err(
             error @ (StoreError::HeadUnproven { .. }
             | StoreError::Refused(_)
+            | StoreError::TenantFull { .. }
             | StoreError::Damaged { .. }
             | StoreError::Read(_)
             | StoreError::Control(_)),

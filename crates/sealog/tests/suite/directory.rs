@@ -240,19 +240,37 @@ impl Drop for Ended {
     }
 }
 
+/// Whether calls of a server can be made to fail.
+fn can_inject() -> bool {
+    let found = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok();
+    if !found {
+        println!("strace is not installed: this test was not run");
+    }
+    found
+}
+
+/// `strace` that makes a call on these files fail. Its own words go nowhere.
+fn injecting<'a>(fault: &str, files: impl IntoIterator<Item = &'a PathBuf>) -> Command {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("inject={fault}")]);
+    for file in files {
+        strace.arg("-P").arg(file);
+    }
+    strace
+}
+
 #[test]
 fn a_segment_that_begins_to_give_eio_fails_the_reads_that_need_it_and_no_others() {
-    if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
-        println!("strace is not installed: this test was not run");
+    if !can_inject() {
         return;
     }
     let (_dir, data) = data_dir();
     let key = with_a_full_segment(&data);
     let server = serve(&data);
     let segment = data.join("live/00000001.log");
-    let mut strace = Command::new("strace");
-    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "inject=pread64:error=EIO", "-P"]).arg(&segment);
-    let strace = Ended(strace.args(["-p", &server.pid().to_string()]).spawn().unwrap());
+    let strace = Ended(
+        injecting("pread64:error=EIO", [&segment]).args(["-p", &server.pid().to_string()]).spawn().unwrap(),
+    );
     eventually("strace has begun", || server.get(&key, "/v1/events").0 != 200);
     for path in READS {
         let (status, body) = server.get(&key, path);
@@ -280,4 +298,75 @@ fn a_segment_that_begins_to_give_eio_fails_the_reads_that_need_it_and_no_others(
     let (_, body) = server.get(&key, "/v1/events/verify");
     assert!(body.contains(r#""valid":true"#), "{body}");
     server.stop();
+}
+
+const TOKEN: &str = "an-operator-token-of-32-characters";
+
+fn with_operator(data: &Path) -> Command {
+    let mut command = serving(sealog(), data);
+    command.env("SEALOG_OPERATOR_TOKEN", TOKEN);
+    command
+}
+
+/// Issue 23.23. `statvfs` says nothing of a quota, and SQLite takes its refusal for a broken disk.
+#[test]
+fn a_disk_quota_stops_changes_of_control_data_only_while_it_is_used_up() {
+    if !can_inject() {
+        return;
+    }
+    let (_dir, data) = data_dir();
+    let server = start(with_operator(&data));
+    let key = first_key(&data);
+    let (tenant, _) = first_tenant(&server, TOKEN);
+    let number = std::cell::Cell::new(0);
+    let create = || {
+        number.set(number.get() + 1);
+        let body = serde_json::json!({ "name": format!("p{}", number.get()) });
+        operator(&server, TOKEN, "POST", &format!("/tenants/{tenant}/projects"), &body).0
+    };
+    server.await_drained();
+    let files = ["control.db", "control.db-wal", "control.reserve"].map(|name| data.join(name));
+    let strace = Ended(
+        injecting("pwrite64:error=EDQUOT", &files).args(["-p", &server.pid().to_string()]).spawn().unwrap(),
+    );
+    eventually("the quota refuses a change", || create() == 500);
+    for _ in 0..3 {
+        assert_eq!(create(), 500);
+        // Events are in other files, and what is not changed is read.
+        assert_eq!(server.post(&key).0, 202);
+    }
+    drop(strace);
+    eventually("changes are made again without a restart", || create() == 201);
+    let log = server.stop();
+    assert!(!log.contains("read-only until the server restarts"), "{log}");
+    // The same files, as the next start finds them.
+    let server = serve(&data);
+    assert_eq!(server.post(&key).0, 202);
+    server.stop();
+}
+
+#[test]
+fn a_server_starts_on_a_disk_quota_that_is_used_up_with_what_is_reserved() {
+    if !can_inject() {
+        return;
+    }
+    let (_dir, data) = data_dir();
+    serve(&data).stop();
+    let key = first_key(&data);
+    let reserve = data.join("control.reserve");
+    assert!(reserve.exists(), "the first start has reserved some room");
+    // The shared memory of SQLite is the first file that a start makes longer. Once the reserve is released,
+    // there is room.
+    let mut strace = injecting("pwrite64:error=EDQUOT:when=1", [&data.join("control.db-shm")]);
+    strace.arg(SEALOG);
+    let server = start(serving(strace, &data));
+    assert!(
+        server.begun.contains("released the space that was reserved for control data"),
+        "{}",
+        server.begun
+    );
+    assert_eq!(server.post(&key).0, 202);
+    signal(children(server.pid())[0], "-TERM");
+    let (code, log) = server.ended();
+    assert_eq!(code, Some(0), "{log}");
 }

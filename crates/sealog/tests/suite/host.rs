@@ -257,6 +257,24 @@ fn control_data_that_was_edited_is_named_and_nothing_of_it_is_changed() {
     }
 }
 
+/// ADR 45: a baseline at a start would cover what was edited while the server was stopped.
+#[test]
+fn no_start_seals_what_was_edited_while_the_server_was_stopped() {
+    let mut stage = Stage::new();
+    stage.server().await_drained();
+    stage.stop();
+    let data = stage.data.to_str().unwrap().to_owned();
+    tamper(&stage.data, "UPDATE memberships SET role = 'auditor'");
+    for start in 0..2 {
+        stage.restart();
+        stage.server().await_drained();
+        stage.stop();
+        let (code, said, noted) = ended(sealog().args(["verify", "--data", &data]).output().unwrap());
+        let is_found = said.contains("has the role auditor, but its record has owner");
+        assert!(code == Some(10) && is_found, "start {start}: {said}{noted}");
+    }
+}
+
 /// Everything below a directory: what it is, its mode, when it was changed, and the bytes of files.
 fn as_found(dir: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
     let (mut found, mut folders) = (BTreeMap::new(), vec![dir.to_owned()]);

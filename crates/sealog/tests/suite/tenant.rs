@@ -223,6 +223,47 @@ fn everything_of_a_tenant_is_in_one_archive_on_postgresql() {
     exports(House::new(Some(database.url())));
 }
 
+/// Issue 23: each with its bytes, and verified by two programs that share no code.
+fn exports_the_worst(house: &House) {
+    let tenant = house.tenant("Acme", "a@example.com");
+    let worst = sealog_testing::worst::worst_events("usr_1");
+    for (name, body) in &worst {
+        let (status, answer) = house.server().send(&tenant.keys[0], body);
+        assert_eq!(status, 202, "{name}: {answer}");
+    }
+    let archive = house.file("worst.tar");
+    let (code, _, noted) = house.export(&tenant.id, &archive, &[]);
+    assert_eq!(code, Some(0), "{noted}");
+    assert_eq!(ended(sealog().args(["tenant", "verify", &archive]).output().unwrap()).0, Some(0));
+    let files = unpacked(&archive, &house.dir.path().join("unpacked"));
+    let beginning = format!("events/{}-live.", tenant.project);
+    let mut lines = Vec::new();
+    for (name, content) in files.iter().filter(|(name, _)| name.starts_with(&beginning)) {
+        lines.extend(std::str::from_utf8(content).unwrap().lines());
+        let tool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/sealog_verify.py");
+        let file = house.dir.path().join("unpacked").join(name);
+        let checked = Command::new("python3").arg(tool).arg(file).output().unwrap();
+        assert!(checked.status.success(), "{name}: {}", String::from_utf8_lossy(&checked.stdout));
+    }
+    assert_eq!(lines.len(), worst.len());
+    for (line, (name, body)) in lines.iter().zip(&worst) {
+        let metadata = body.split_once("\"metadata\":").unwrap().1;
+        let is_there = line.contains(metadata.strip_suffix('}').unwrap());
+        assert!(is_there || *name == "one name many times", "{name}");
+    }
+}
+
+#[test]
+fn the_worst_events_of_a_tenant_are_in_its_archive() {
+    exports_the_worst(&House::new(None));
+}
+
+#[test]
+fn the_worst_events_of_a_tenant_are_in_its_archive_on_postgresql() {
+    let database = postgres::cluster().database();
+    exports_the_worst(&House::new(Some(database.url())));
+}
+
 #[test]
 fn an_archive_that_was_changed_or_cut_is_refused() {
     let house = House::new(None);

@@ -125,40 +125,22 @@ pub fn what_has_expired_is_dropped_in_steps_and_its_record_stays(control: &Contr
     assert!(!wait(control.finish_package(PackageId(id(14)), 1, built(1))).unwrap());
 }
 
-pub fn a_tenant_whose_cases_take_all_that_they_may_gets_no_more_of_them(control: &Control) {
+pub fn a_package_takes_of_the_room_of_its_tenant_until_it_expires(control: &Control) {
     let case = approved(control);
     assert!(matches!(create(control, 11, &case), PackageCreated::Done(_)));
     let opened = |n, tenant| {
         let case = super::case::new_case(n, tenant);
         wait(control.create_case(case, CaseWrite { records: vec![], ..write(n) })).map(drop)
     };
-    let refused = || {
-        let created =
-            control.create_package(new_package(12, &case), BUILDING, search_job(12, "p"), 9, vec![]);
-        let search = control.start_case_search(
-            super::case_search::new_search(13, &case),
-            search_job(13, "s"),
-            9,
-            vec![],
-        );
-        [wait(created).map(drop), wait(search).map(drop), opened(14, 1)].map(Result::err)
-    };
     wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
-    control.limit_case_bytes(Some(1));
-    for why in refused() {
-        let Some(StoreError::Refused(why)) = why else { panic!("{why:?}") };
-        assert!(why.contains("limits.tenant_disk_mb"), "{why}");
-    }
-    assert_eq!(opened(15, 2), Ok(()), "another tenant has room of its own");
-    // A package counts until its time ends.
-    control.limit_case_bytes(Some(1 << 20));
-    let large = PackageBuilt { bytes: 1 << 20, ..built(MORNING_MS) };
+    control.limit_tenant_bytes(Some(4 << 20));
+    assert_eq!(opened(14, 1), Ok(()), "a search and a package that is not built leave room");
+    let large = PackageBuilt { bytes: 4 << 20, ..built(MORNING_MS) };
     assert!(wait(control.finish_package(PackageId(id(11)), 1, large)).unwrap());
-    assert!(refused().iter().all(Option::is_some));
+    assert_eq!(opened(15, 1), Err(StoreError::TenantFull { mb: 4 }));
+    assert_eq!(opened(15, 2), Ok(()), "another tenant has room of its own");
     assert!(wait(control.drop_package(PackageId(id(11)), 20, vec![])).unwrap());
     assert_eq!(opened(16, 1), Ok(()));
-    control.limit_case_bytes(None);
-    assert_eq!(opened(17, 1), Ok(()));
 }
 
 pub fn a_letter_is_kept_over_the_revision_that_was_seen(control: &Control) {

@@ -1,5 +1,7 @@
 //! Searches, decisions, packages and letters of cases.
 
+use std::time::{Duration, Instant};
+
 use sealog_control::case_found::{BY_PERSON, MENTION, ON_PERSON};
 use sealog_control::*;
 use sealog_core::id::Uuid;
@@ -374,4 +376,44 @@ pub fn what_is_decided_while_the_next_search_runs_is_carried_over_when_that_take
     assert_eq!(after[1..], before, "as they were at the moment of the switch");
     let values = wait(control.case_values(second.new.id)).unwrap();
     assert_eq!(values, [pair("x", "chosen"), pair("x", "staff"), pair("z", "chosen")]);
+}
+
+/// Issue 23.9. One event can have so many, and what is hidden of it is one decision: one transaction of
+/// statements with a hundred values each. Changes of others wait for one such transaction at most. How long
+/// it takes is printed, since no test may rest on it.
+pub fn a_mask_of_thirty_thousand_values_is_one_change_that_others_wait_for_once(control: &Control) {
+    furnish_case(control);
+    wait(control.create_tenant(new_tenant(2), vec![])).unwrap();
+    let case = case_in(control, 1, CaseState::Review);
+    let search = done_search(control, 1, &case, vec![found(1, BY_PERSON)]);
+    let values: Vec<(String, String)> =
+        (0..30_000).map(|at| (format!("usr_{at:05}"), "chosen".to_owned())).collect();
+    let mask = |revision, values: &[(String, String)], without: &[(String, String)]| MaskFound {
+        reviewing: reviewing(&case, &search),
+        project_id: project_id(1),
+        chain_seq: 1,
+        revision,
+        masks: Some(vec!["metadata.user_id".into()]),
+        values: values.to_vec(),
+        without: without.to_vec(),
+    };
+    for (what, mask, left) in [("in", mask(1, &values, &[]), 30_000), ("out", mask(2, &[], &values), 0)] {
+        let done = std::thread::scope(|scope| {
+            let masking = scope.spawn(|| {
+                let begun = Instant::now();
+                (wait(control.mask_found(mask, Records::none())), begun.elapsed())
+            });
+            let (mut changes, mut longest) = (0, Duration::ZERO);
+            while changes == 0 || !masking.is_finished() {
+                let begun = Instant::now();
+                wait(control.update_tenant(tenant_id(2), TenantChange::default(), Records::none())).unwrap();
+                (changes, longest) = (changes + 1, longest.max(begun.elapsed()));
+            }
+            let (decided, took) = masking.join().unwrap();
+            println!("values=30000 {what} took={took:?} changes_of_another={changes} longest={longest:?}");
+            decided
+        });
+        assert_eq!(done, Ok(Decided::Done { changed: 1, left: 0, to_read: 0 }));
+        assert_eq!(wait(control.case_values(search.new.id)).unwrap().len(), left);
+    }
 }

@@ -14,7 +14,7 @@ const LINES: [(&str, usize); 19] = [
     ("sealog-cases", 5_700),
     ("sealog-cli", 6_300),
     ("sealog-client", 4_600),
-    ("sealog-control", 9_400),
+    ("sealog-control", 9_500),
     ("sealog-core", 3_800),
     ("sealog-dashboard", 16_000),
     ("sealog-docs", 1_200),

@@ -29,7 +29,8 @@ use sealog_control::Control;
 /// Rows and records that are read at once.
 const PAGE: usize = 100;
 const PAGE_BYTES: usize = 1 << 20;
-/// A tenant with more records, keys or members than this is not compared, which is a finding of its own.
+/// A tenant with more records, keys or members than this is not compared, which is a finding of its own: one
+/// tenant must neither fill the memory nor keep the others from being compared.
 const ITEMS_MAX: usize = 200_000;
 /// How often it is begun anew where changes come meanwhile. The next night tries again.
 const TRIES: usize = 5;
@@ -82,7 +83,12 @@ impl From<MonitorToken> for Credential {
 }
 
 impl Rows {
-    async fn read(control: &Arc<Control>, tenant_id: TenantId) -> Result<Option<Rows>, StoreError> {
+    /// Nothing where there are more.
+    async fn read(
+        control: &Arc<Control>,
+        tenant_id: TenantId,
+        items_max: usize,
+    ) -> Result<Option<Rows>, StoreError> {
         let mut rows = Rows { keys: Vec::new(), members: Vec::new() };
         let mut after = None;
         loop {
@@ -94,7 +100,7 @@ impl Rows {
             if is_last {
                 break;
             }
-            if rows.keys.len() > ITEMS_MAX {
+            if rows.keys.len() > items_max {
                 return Ok(None);
             }
         }
@@ -108,7 +114,7 @@ impl Rows {
             if is_last {
                 break;
             }
-            if rows.keys.len() > ITEMS_MAX {
+            if rows.keys.len() > items_max {
                 return Ok(None);
             }
         }
@@ -120,7 +126,7 @@ impl Rows {
             if is_last {
                 return Ok(Some(rows));
             }
-            if rows.members.len() > ITEMS_MAX {
+            if rows.members.len() > items_max {
                 return Ok(None);
             }
         }
@@ -338,6 +344,12 @@ pub(super) async fn of_tenant(
     tenant_id: TenantId,
 ) -> Result<Vec<String>, StoreError> {
     let compared = compare(store, control, tenant_id).await?;
+    if compared.is_none() {
+        tracing::warn!(
+            %tenant_id,
+            "the control data of a tenant kept changing and was not compared; the next comparison tries again"
+        );
+    }
     let differences = compared.map(|(_, differences)| differences).unwrap_or_default();
     Ok(differences.into_iter().map(|what| format!("tenant {tenant_id}: {what}")).collect())
 }
@@ -349,19 +361,33 @@ pub(super) async fn compare(
     control: &Arc<Control>,
     tenant_id: TenantId,
 ) -> Result<Option<(Rows, Vec<String>)>, StoreError> {
+    compare_at_most(store, control, tenant_id, ITEMS_MAX).await
+}
+
+async fn compare_at_most(
+    store: &dyn Store,
+    control: &Arc<Control>,
+    tenant_id: TenantId,
+    items_max: usize,
+) -> Result<Option<(Rows, Vec<String>)>, StoreError> {
+    let too_many = || {
+        let rows = Rows { keys: Vec::new(), members: Vec::new() };
+        let what = format!("was not compared: it has more than {items_max} keys, members or records of them");
+        Ok(Some((rows, vec![what])))
+    };
     for _ in 0..TRIES {
-        let before = Standing::of(store, control, tenant_id).await?;
-        let Some(rows) = Rows::read(control, tenant_id).await? else {
-            let rows = Rows { keys: Vec::new(), members: Vec::new() };
-            return Ok(Some((rows, vec!["has too many keys or members to compare".into()])));
-        };
+        let before = Standing::of(store, control, tenant_id, items_max).await?;
+        let Some(rows) = Rows::read(control, tenant_id, items_max).await? else { return too_many() };
         let mut records = Vec::new();
         if let Some((chain, _)) = before.head {
             for action in REPLAYED {
-                read_records(store, chain, action, &mut records).await?;
+                read_records(store, chain, action, items_max, &mut records).await?;
             }
         }
-        if Standing::of(store, control, tenant_id).await? != before {
+        if records.len() + before.waiting.len() > items_max {
+            return too_many();
+        }
+        if Standing::of(store, control, tenant_id, items_max).await? != before {
             continue;
         }
         records.sort_by_key(|(seq, ..)| *seq);
@@ -394,22 +420,25 @@ impl Standing {
         store: &dyn Store,
         control: &Arc<Control>,
         tenant_id: TenantId,
+        items_max: usize,
     ) -> Result<Standing, StoreError> {
         let mut head = None;
         if let Some(project_id) = control.known_system_project(tenant_id).await? {
             let chain = ChainId { tenant_id, project_id, mode: Mode::Live };
             head = Some((chain, store.head(chain).await?.durable.chain_seq));
         }
-        Ok(Standing { head, waiting: control.pending_records(tenant_id, ITEMS_MAX).await? })
+        Ok(Standing { head, waiting: control.pending_records(tenant_id, items_max + 1).await? })
     }
 }
 
 type Record = (u64, String, String, Value);
 
+/// Adds the records of an action, and stops where there are more than may be held.
 async fn read_records(
     store: &dyn Store,
     chain: ChainId,
     action: &SystemAction,
+    items_max: usize,
     records: &mut Vec<Record>,
 ) -> Result<(), StoreError> {
     let filter = Filter { action: Some(format!("\"{}\"", action.action)), ..Filter::default() };
@@ -424,12 +453,9 @@ async fn read_records(
             let seq = event.sealed.chain_seq;
             records.push((seq, action.action.to_owned(), resource, metadata));
         }
-        if records.len() > ITEMS_MAX {
-            return Err(StoreError::Refused(format!("the system chain {chain} has too many records")));
-        }
         match chunk.resume {
-            Some(resume) => before_seq = Some(resume),
-            None => return Ok(()),
+            Some(resume) if records.len() <= items_max => before_seq = Some(resume),
+            _ => return Ok(()),
         }
     }
 }
@@ -440,4 +466,47 @@ fn parse(draft: &str) -> Option<(String, String, Value)> {
     let action = json::decode(fields.action)?;
     let resource = fields.resource.and_then(json::decode)?;
     Some((action, resource, serde_json::from_str(fields.metadata?).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use sealog_control::NewTenant;
+    use sealog_core::plan::Billing;
+    use sealog_store::reference::ReferenceStore;
+    use sealog_testing::{StillWorld, append, draft, system_chain, wait};
+
+    use super::*;
+
+    /// Issue 23.22. It was an error, which ended the comparison of every tenant behind this one.
+    #[test]
+    fn a_tenant_with_more_than_is_compared_is_a_finding_and_no_error() {
+        let (store, control) = (ReferenceStore::new(StillWorld::new()), Arc::new(Control::in_memory()));
+        let chain = system_chain(1);
+        let tenant = NewTenant {
+            id: chain.tenant_id,
+            name: "Acme".into(),
+            plan: "top".into(),
+            contact_email: None,
+            billing: Billing { trial_ends_at_ms: None, billing_active: true },
+            created_at_ms: 1,
+        };
+        wait(control.create_tenant(tenant, vec![])).unwrap();
+        wait(control.system_project(chain.tenant_id, chain.project_id)).unwrap().unwrap();
+        let created = |n: usize| {
+            draft(&format!(r#"{{"action":"sealog.key_created","resource":"key/{n}","metadata":{{}}}}"#))
+        };
+        for from in [0, 100] {
+            append(&store, chain, (from..from + 100).map(created).collect());
+        }
+        let compared = |items_max| {
+            let compared = compare_at_most(&store, &control, chain.tenant_id, items_max);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(compared).unwrap().unwrap().1
+        };
+        assert_eq!(compared(200).len(), 200, "each record lacks its key");
+        for items_max in [1, 199] {
+            let found = compared(items_max);
+            assert!(found.len() == 1 && found[0].contains("was not compared"), "{found:?}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use sealog_core::id::Mode;
 use sealog_store::Store;
+use sealog_store::embedded::{EmbeddedStore, Options};
 use sealog_testing::*;
 use serde_json::Value;
 
@@ -208,8 +209,7 @@ fn test_events_that_were_dropped_stay_dropped_and_their_chain_goes_on() {
     assert_eq!(second["faults"], serde_json::json!([]));
     assert_eq!(stage.backup(&["verify", "--all"], false).0, Some(0));
     assert_eq!(stage.restore("restored", &[]).0, Some(0));
-    let store =
-        sealog_store::embedded::EmbeddedStore::open(&stage.path("restored"), &Default::default()).unwrap();
+    let store = EmbeddedStore::open(&stage.path("restored"), &Default::default()).unwrap();
     let head = wait(store.head(test)).unwrap();
     assert!(head.first_seq() >= first_seq && head.durable.chain_seq == 35 * 50, "{head:?}");
     assert!(verify(&store, test).broken.is_none());
@@ -375,4 +375,40 @@ pub fn shell(stage: &Stage, commands: &str) -> String {
     let (code, said, error) = ended(bash.output().unwrap());
     assert_eq!(code, Some(0), "{commands}\n{said}\n{error}");
     said
+}
+
+/// Issue 23: each with its bytes, also where the backup comes as one stream.
+#[test]
+fn the_worst_events_are_in_a_backup_and_in_what_is_restored_of_it() {
+    let stage = Stage::new();
+    let worst = worst::worst_events("usr_1");
+    let store = EmbeddedStore::open(&stage.data(), &Options::default()).unwrap();
+    for (chain, (_, body)) in chains().into_iter().cycle().zip(&worst) {
+        append(&store, chain, vec![draft(body)]);
+    }
+    drop(store);
+    let events = |data: &std::path::Path| {
+        let store = EmbeddedStore::open(data, &Options::default()).unwrap();
+        chains().map(|chain| {
+            let items = range(&store, chain, 1, u64::MAX, 16 << 20);
+            items.iter().map(|item| format!("{item:?}")).collect::<Vec<_>>()
+        })
+    };
+    let before = events(&stage.data());
+    assert_eq!(before.iter().map(Vec::len).sum::<usize>(), worst.len());
+    assert_eq!(stage.create()["faults"], serde_json::json!([]));
+    let (code, said, error) = stage.verify();
+    assert_eq!((code, &*error), (Some(0), ""), "{said}");
+    let (code, said, error) = stage.restore("restored", &[]);
+    assert_eq!((code, &*error), (Some(0), ""), "{said}");
+    assert!(events(&stage.path("restored")) == before);
+    let mut stream = sealog();
+    let stream =
+        stream.args(["backup", "create", "-", "--fast", "--data-dir"]).arg(stage.data()).output().unwrap();
+    assert_eq!(stream.status.code(), Some(0), "{}", String::from_utf8_lossy(&stream.stderr));
+    let mut command = sealog();
+    command.args(["restore", "--from", "-", "--to"]).arg(stage.path("from-stream"));
+    let (code, said, error) = feed(command, &stream.stdout);
+    assert_eq!(code, Some(0), "{said}{error}");
+    assert!(events(&stage.path("from-stream")) == before);
 }
