@@ -189,20 +189,19 @@ fn a_restore_from_a_stream_shows_how_much_it_has_read_unless_it_is_quiet() {
     let stream = stage.path("stream");
     let made = stage.command(&["backup", "create", "--data-dir", &data, "-"]).output().unwrap();
     std::fs::write(&stream, made.stdout).unwrap();
-    for quiet in ["", "--quiet"] {
+    let of_file = "exec \"$0\" restore --from - --to \"$1\" $2 <\"$3\"";
+    let of_pipe = "cat \"$3\" | \"$0\" restore --from - --to \"$1\" $2";
+    // Of a pipe nothing says how much is to come, so that there is no time left. The rest of a restore has one.
+    for (how, quiet, left) in [(of_file, "", true), (of_pipe, "", false), (of_file, "--quiet", false)] {
+        let to = stage.path(&format!("streamed{}{quiet}", how.len()));
         let mut command = clean(Command::new("sh"));
-        let to = stage.path(&format!("streamed{quiet}"));
-        command.args([
-            "-c",
-            "exec \"$0\" restore --from - --to \"$1\" $2 <\"$3\"",
-            SEALOG,
-            &to,
-            quiet,
-            &stream,
-        ]);
+        command.args(["-c", how, SEALOG, &to, quiet, &stream]);
         let shown = on_a_terminal(command, "", "");
         assert_eq!(shown.code, Some(0), "{}", shown.text);
-        assert_eq!(shown.text.contains("Unpacking"), quiet.is_empty(), "{}", shown.text);
+        let unpacking: Vec<&str> = shown.text.split('\r').filter(|text| text.contains("Unpacking")).collect();
+        assert_eq!(unpacking.is_empty(), !quiet.is_empty(), "{}", shown.text);
+        let shows_left = unpacking.iter().any(|text| text.contains(" left"));
+        assert_eq!(shows_left, left, "{how}: {unpacking:?}");
     }
 }
 
