@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -698,6 +699,37 @@ fn a_peer_that_redirects_or_says_nothing_is_one_that_cannot_be_asked() {
             assert!(head.starts_with("GET /operator/v1/replication/epoch "), "{head}");
             assert!(head.to_lowercase().contains(&format!("authorization: bearer {TOKEN}")), "{head}");
         }
+    }
+}
+
+#[test]
+fn of_a_peer_that_answers_without_end_a_few_kilobytes_are_read() {
+    // What the system holds of a connection that nobody reads, on both sides, and much less than any client
+    // would take of another answer.
+    const HELD_MAX: u64 = 64 << 20;
+    let stage = Stage::new();
+    for head in ["", "Content-Length: 9000000000000000000\r\n", "Transfer-Encoding: chunked\r\n"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = listener.local_addr().unwrap().to_string();
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
+            write!(stream, "HTTP/1.1 200 OK\r\n{head}\r\n").unwrap();
+            // Also right as chunks, each of which has 64 KiB.
+            let piece = format!("10000\r\n{}\r\n", " ".repeat(64 << 10));
+            let mut sent = 0;
+            while stream.write_all(piece.as_bytes()).is_ok() {
+                sent += piece.len() as u64;
+            }
+            sent
+        });
+        let server = start(Pair::serving(sealog(), &stage.data(), "127.0.0.1:0", Some(&peer)));
+        let fields = server.says("cannot ask replication.peer");
+        assert!(text(&fields, "problem").contains("length limit exceeded"), "{head}: {fields}");
+        let sent = answering.join().unwrap();
+        assert!(sent < HELD_MAX, "{head}: it has read of {sent} bytes");
+        assert_eq!(server.post(&first_key(&stage.data())).0, 202);
+        server.stop();
     }
 }
 
