@@ -146,6 +146,23 @@ class Release(unittest.TestCase):
         self.assertIn("cannot sign with the key", self.refused("1.2.3", "--key", "CHANGELOG.md"))
 
 
+class Workflow(unittest.TestCase):
+    def test_the_forge_runs_the_same_script_with_arguments_that_it_has(self):
+        text = (ROOT / ".github/workflows/release.yml").read_text()
+        (line,) = [line for line in text.splitlines() if "scripts/release" in line]
+        words = line.split()
+        self.assertEqual(words[:2], ["scripts/release", '"${GITHUB_REF_NAME#v}"'])
+        usage = run("scripts/release", "--help").stdout
+        flags = [word for word in words if word.startswith("--")]
+        self.assertEqual(flags, ["--twice", "--key", "--output"])
+        for flag in flags:
+            self.assertIn(f"\n  {flag} ", usage)
+        # What it publishes is what the script wrote.
+        self.assertIn('--output "$RUNNER_TEMP/dist"', line)
+        self.assertIn('"$RUNNER_TEMP"/dist/*', text)
+        self.assertIn('--notes-file "$RUNNER_TEMP/dist/RELEASE-NOTES.md"', text)
+
+
 class Artefacts(unittest.TestCase):
     """Of a copy of this tree, with a program in place of the one that takes an hour to build."""
 
