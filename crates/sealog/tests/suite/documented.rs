@@ -56,7 +56,7 @@ fn bash(text: &str) -> Command {
     command
 }
 
-/// Runs a text of the README as a person at a shell does whose address and key are set.
+/// Runs what a test needs beforehand as a person at a shell does whose address and key are set.
 fn shell(stage: &Stage, text: &str) {
     let mut command = bash(text);
     command.current_dir(&stage.home).env("HOME", &stage.home);
@@ -135,7 +135,7 @@ fn the_commands_of_the_readme_run_as_they_stand_there() {
             .replace("tools/", &format!("{}/tools/", root.display()))
             .replace("--data DIR", &format!("--data {}", data.display()))
             .replace("PROJECT_ID > export.ndjson", &format!("{project} > again.ndjson"));
-        shell(&stage, &block);
+        in_directory(&stage.home, &block);
         ran += 1;
     }
     assert!(ran >= 2, "{ran}");
@@ -272,12 +272,14 @@ fn with(text: &str, replaced: &[(&str, &str)]) -> String {
     })
 }
 
-/// Runs commands of the operating guide in a directory that has the data directory `data`, with no variable
-/// that the page does not set.
+/// Runs commands of the operating guide in a directory that has the data directory `data`.
 fn operate(data: &Path, text: &str) -> String {
-    let mut command = bash(text);
-    command.current_dir(data.parent().unwrap());
-    let (code, said, noted) = ended(command.output().unwrap());
+    in_directory(data.parent().unwrap(), text)
+}
+
+/// Runs commands of a page with no variable that the page does not set.
+fn in_directory(dir: &Path, text: &str) -> String {
+    let (code, said, noted) = ended(bash(text).current_dir(dir).output().unwrap());
     assert_eq!(code, Some(0), "{text}\n{said}\n{noted}");
     said
 }
@@ -305,7 +307,8 @@ fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
                 let url = "postgres://sealog_node:…@db.internal/sealog?sslmode=verify-full";
                 let mut command =
                     bash(&with(&text, &[(url, &*database.url()), ("sealog serve", "exec sealog serve")]));
-                command.env("SEALOG_LISTEN", "127.0.0.1:0").env("SEALOG_DATA_DIR", &data);
+                // But for the port, which another test may have.
+                command.env("SEALOG_LISTEN", "127.0.0.1:0").current_dir(data.parent().unwrap());
                 start(command).stop();
                 assert!(!database.sql("SELECT store_id FROM sealog.store").is_empty());
             }
