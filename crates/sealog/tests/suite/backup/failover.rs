@@ -303,7 +303,7 @@ fn tenant(server: &Running, name: &str) -> [String; 3] {
 fn the_worst_events_and_more_chains_than_a_record_names_are_in_the_file_as_they_were_acknowledged() {
     /// As many as a record names, and one more.
     const CHAINS: usize = 101;
-    let (mut pair, old) = Pair::begin();
+    let (pair, old) = Pair::begin();
     let [wide, _, first_key] = tenant(&old, "wide");
     let mut keys = vec![first_key];
     for at in 0..CHAINS / 2 {
