@@ -193,7 +193,7 @@ fn a_restore_from_a_stream_shows_how_much_it_has_read_unless_it_is_quiet() {
     let of_pipe = "cat \"$3\" | \"$0\" restore --from - --to \"$1\" $2";
     // Of a pipe nothing says how much is to come, so that there is no time left. The rest of a restore has one.
     for (how, quiet, left) in [(of_file, "", true), (of_pipe, "", false), (of_file, "--quiet", false)] {
-        let to = stage.path(&format!("streamed{}{quiet}", how.len()));
+        let to = stage.path(&format!("streamed-{left}{quiet}"));
         let mut command = clean(Command::new("sh"));
         command.args(["-c", how, SEALOG, &to, quiet, &stream]);
         let shown = on_a_terminal(command, "", "");
