@@ -191,7 +191,7 @@ fn a_restore_from_a_stream_shows_how_much_it_has_read_unless_it_is_quiet() {
     std::fs::write(&stream, made.stdout).unwrap();
     let of_file = "exec \"$0\" restore --from - --to \"$1\" $2 <\"$3\"";
     let of_pipe = "cat \"$3\" | \"$0\" restore --from - --to \"$1\" $2";
-    // Of a pipe nothing says how much is to come, so that there is no time left. The rest of a restore has one.
+    // Of a pipe nothing says how much is to come, so it shows no time left. The rest of a restore does.
     for (how, quiet, left) in [(of_file, "", true), (of_pipe, "", false), (of_file, "--quiet", false)] {
         let to = stage.path(&format!("streamed-{left}{quiet}"));
         let mut command = clean(Command::new("sh"));
