@@ -87,8 +87,8 @@ class Release(unittest.TestCase):
         self.git("add", "--all")
         self.git("commit", "--quiet", "--message", "all")
 
-    def refused(self, *arguments, code=1):
-        done = run("scripts/release", *arguments, cwd=self.room)
+    def refused(self, *arguments, code=1, **more):
+        done = run("scripts/release", *arguments, cwd=self.room, **more)
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertFalse((self.room / "target/dist-build").exists(), "nothing is built")
         return done.stderr
@@ -114,9 +114,53 @@ class Release(unittest.TestCase):
         (output / "sealog").write_text("")
         self.assertIn("is not empty; remove it or choose another", self.refused("1.2.3", "--output", str(output)))
 
+    def test_a_machine_without_its_tools_is_told_all_of_them_first(self):
+        bin = self.room.parent / (self.room.name + "-bin")
+        bin.mkdir()
+        self.addCleanup(shutil.rmtree, bin)
+        for name in ("bash", "cat", "dirname", "env", "git", "realpath", "sed", "uname", "cargo", "strip"):
+            (bin / name).symlink_to(shutil.which(name))
+        # As Debian's, which has no venv.
+        (bin / "python3").write_text("#!/bin/sh\nexit 1\n")
+        (bin / "python3").chmod(0o755)
+        done = self.refused("1.2.3", "--key", "a-key", env={"PATH": str(bin)})
+        self.assertEqual(
+            done,
+            "release: there is no objdump (Debian: binutils), dpkg-deb (Debian: dpkg), ssh-keygen (Debian: openssh-client),"
+            " Python 3.11 or newer with venv (Debian: python3-venv)\n",
+        )
+
+    def test_files_are_those_of_the_directory_in_which_it_is_called(self):
+        elsewhere = self.room.parent / (self.room.name + "-elsewhere")
+        elsewhere.mkdir()
+        self.addCleanup(shutil.rmtree, elsewhere)
+        (elsewhere / "out").mkdir()
+        (elsewhere / "out/sealog").write_text("")
+        for arguments, said in [(["--output", "out"], f"{elsewhere}/out is not empty"), (["--key", "key"], f"cannot read the key {elsewhere}/key")]:
+            done = run(str(self.room / "scripts/release"), "1.2.3", *arguments, cwd=elsewhere)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(said, done.stderr)
+
     def test_a_key_that_cannot_be_read_stops_it_first(self):
         self.assertIn("cannot read the key", self.refused("1.2.3", "--key", "no-such-key"))
         self.assertIn("cannot sign with the key", self.refused("1.2.3", "--key", "CHANGELOG.md"))
+
+
+class Workflow(unittest.TestCase):
+    def test_the_forge_runs_the_same_script_with_arguments_that_it_has(self):
+        text = (ROOT / ".github/workflows/release.yml").read_text()
+        (line,) = [line for line in text.splitlines() if "scripts/release" in line]
+        words = line.split()
+        self.assertEqual(words[:2], ["scripts/release", '"${GITHUB_REF_NAME#v}"'])
+        usage = run("scripts/release", "--help").stdout
+        flags = [word for word in words if word.startswith("--")]
+        self.assertEqual(flags, ["--twice", "--key", "--output"])
+        for flag in flags:
+            self.assertIn(f"\n  {flag} ", usage)
+        # What it publishes is what the script wrote.
+        self.assertIn('--output "$RUNNER_TEMP/dist"', line)
+        self.assertIn('"$RUNNER_TEMP"/dist/*', text)
+        self.assertIn('--notes-file "$RUNNER_TEMP/dist/RELEASE-NOTES.md"', text)
 
 
 class Artefacts(unittest.TestCase):
@@ -194,6 +238,11 @@ class Artefacts(unittest.TestCase):
         deb = str(output / f"sealog_{version}_amd64.deb")
         fields = run("dpkg-deb", "--field", deb).stdout
         self.assertIn(f"Version: {version}\n", fields)
+        # The same wherever it is built: sizes of directories are those of a file system.
+        unpacked = self.room / "unpacked"
+        self.assertEqual(run("dpkg-deb", "--extract", deb, str(unpacked)).returncode, 0)
+        sizes = [path.stat().st_size if path.is_file() else 1 for path in unpacked.rglob("*")]
+        self.assertIn(f"Installed-Size: {sum(-(-size // 1024) for size in sizes)}\n", fields)
         self.assertIn("data.tar.xz", run("ar", "t", deb).stdout, "a release is compressed")
         for line in run("dpkg-deb", "--contents", deb).stdout.splitlines():
             self.assertTrue(line.startswith(("-rw-r--r-- root/root", "-rwxr-xr-x root/root", "drwxr-xr-x root/root")), line)

@@ -9,8 +9,8 @@
 //! A command that is killed is run again: it writes the same file, and no record twice.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -199,8 +199,8 @@ fn write(
     let finished = written.and_then(|()| {
         let finished = out.into_inner().map_err(|error| failed(error.into_error()))?;
         finished.sync_all().map_err(failed)?;
-        match fs::read(file) {
-            Ok(there) if hex::encode(Sha256::digest(&there)) != sha256 => Err(Failure::usage(format!(
+        match sha256_of(file) {
+            Ok(there) if there != sha256 => Err(Failure::usage(format!(
                 "--divergence: {} exists and is something else; give another name",
                 file.display()
             ))),
@@ -213,6 +213,20 @@ fn write(
         let _ = fs::remove_file(&unfinished);
     }
     finished.map(|()| (sha256, stretches))
+}
+
+/// The digest of a file, piece by piece: what an old primary had may be longer than there is memory.
+fn sha256_of(file: &Path) -> io::Result<String> {
+    let (mut file, mut hasher) = (BufReader::new(File::open(file)?), Sha256::new());
+    loop {
+        let piece = file.fill_buf()?;
+        if piece.is_empty() {
+            return Ok(hex::encode(hasher.finalize()));
+        }
+        hasher.update(piece);
+        let read = piece.len();
+        file.consume(read);
+    }
 }
 
 /// As exports have it, so that verifiers read it: with `log_id`, `chain_seq` and `hash` it is its own

@@ -13,9 +13,12 @@ impl Progress {
         Progress(sealog_cli::progress::bytes(is_quiet, what, 0))
     }
 
-    /// Of a stream that is read by what [`Progress::over`] returns.
-    pub(super) fn of_stream(what: &str, is_quiet: bool) -> Progress {
-        Progress(sealog_cli::progress::stream(is_quiet, what))
+    /// Of a stream that is read by what [`Progress::over`] returns, of so many bytes where that is known.
+    pub(super) fn of_stream(what: &str, is_quiet: bool, bytes: Option<u64>) -> Progress {
+        Progress(match bytes {
+            Some(bytes) => sealog_cli::progress::bytes(is_quiet, what, bytes),
+            None => sealog_cli::progress::stream(is_quiet, what),
+        })
     }
 
     pub(super) fn over(&self, stream: impl Read) -> impl Read {

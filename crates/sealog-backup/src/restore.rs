@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Write, stdin};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -116,6 +117,12 @@ pub(super) struct Order<'a> {
     pub promotes: bool,
 }
 
+/// How many bytes a file has; None for a pipe, whose end nothing knows beforehand.
+fn length_of(input: impl AsFd) -> Option<u64> {
+    let about = File::from(input.as_fd().try_clone_to_owned().ok()?).metadata().ok()?;
+    about.is_file().then_some(about.len())
+}
+
 /// Restores as ordered, with the flags that every order has.
 pub(super) fn restore(matches: &ArgMatches, order: &Order<'_>) -> Result<ExitCode, Failure> {
     let Order { from, to, backup, accept_damage, promotes } = *order;
@@ -127,7 +134,7 @@ pub(super) fn restore(matches: &ArgMatches, order: &Order<'_>) -> Result<ExitCod
     let spool = to.join(SPOOL);
     let place = if from == "-" {
         make_dir(&spool).map_err(|error| Failure::of_path(&spool, &error))?;
-        let progress = Progress::of_stream("Unpacking", matches.get_flag("quiet"));
+        let progress = Progress::of_stream("Unpacking", matches.get_flag("quiet"), length_of(stdin()));
         let unpacked = stream::unpack(progress.over(stdin().lock()), &spool);
         progress.finish();
         unpacked.map_err(|failure| abandon(to, failure))?;

@@ -22,6 +22,12 @@ pub fn counted(is_quiet: bool, doing: &str) -> ProgressBar {
     styled(is_quiet, None, &format!("{doing} {{spinner}} {{human_pos}} events, {{rate}}"))
 }
 
+/// How many files of so many; [`ProgressBar::set_length`] says how many once that is known.
+pub fn files(is_quiet: bool, doing: &str, total: u64) -> ProgressBar {
+    let template = "{wide_bar} {human_pos} of {human_len} files, {rate}, {eta} left";
+    styled(is_quiet, Some(total), &format!("{doing} {template}"))
+}
+
 /// How much of an input was read; of a pipe only what was made of it, which the caller says as the message.
 pub fn input(is_quiet: bool, doing: &str, bytes: Option<u64>) -> ProgressBar {
     let of_a_file = "{wide_bar} {bytes} of {total_bytes}, {msg}, {eta} left";

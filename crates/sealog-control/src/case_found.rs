@@ -157,9 +157,9 @@ pub struct MaskFound {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// `left` were changed by others, or do not exist; `to_read` have texts that a reviewer should
-    /// read first.
-    Done { changed: u64, left: u64, to_read: u64 },
+    /// `left` were changed by others; `unknown` are none that the search has found; `to_read` have texts that
+    /// a reviewer should read first.
+    Done { changed: u64, left: u64, unknown: u64, to_read: u64 },
     /// The case is in this state, in which nothing is decided; or there is a newer search.
     Locked(Option<CaseState>),
 }
@@ -311,7 +311,7 @@ impl Control {
                 reviewing.person_id.into(),
                 reviewing.now_ms.into(),
             ];
-            let (mut changed, mut left, mut to_read) = (0, 0, 0);
+            let (mut changed, mut left, mut unknown, mut to_read) = (0, 0, 0, 0);
             match which {
                 Which::Open(filter) => {
                     let filter = FoundFilter { decision: Some(DecisionIs::Open), ..filter };
@@ -323,23 +323,26 @@ impl Control {
                     }
                 }
                 Which::These(events) => {
-                    let sql = format!("{set} AND project_id = ?6 AND chain_seq = ?7 AND revision = ?8");
+                    let set = format!("{set} AND project_id = ?6 AND chain_seq = ?7 AND revision = ?8");
+                    let find =
+                        format!("{SELECT} WHERE search_id = ?1 AND project_id = ?2 AND chain_seq = ?3");
                     for (project_id, chain_seq, revision) in events {
                         let mut params = set_params.clone();
                         params.extend([project_id.into(), chain_seq.into(), revision.into()]);
-                        let is_changed = db.execute(&sql, &params)? > 0;
-                        let is_to_read = !is_changed && leaves_flagged && {
-                            let sql = format!("{SELECT} WHERE search_id = ?1 AND project_id = ?2 AND chain_seq = ?3 AND revision = ?4");
-                            one(db, &sql, params![id, project_id, chain_seq, revision], read)?.is_some()
-                        };
-                        changed += u64::from(is_changed);
-                        to_read += u64::from(is_to_read);
-                        left += u64::from(!is_changed && !is_to_read);
+                        if db.execute(&set, &params)? > 0 {
+                            changed += 1;
+                            continue;
+                        }
+                        match one(db, &find, params![id, project_id, chain_seq], read)? {
+                            None => unknown += 1,
+                            Some(found) if leaves_flagged && found.revision == revision => to_read += 1,
+                            Some(_) => left += 1,
+                        }
                     }
                 }
             }
             tell(db, &reviewing, changed, records)?;
-            Ok(Decided::Done { changed, left, to_read })
+            Ok(Decided::Done { changed, left, unknown, to_read })
         })
     }
 
@@ -362,7 +365,7 @@ impl Control {
                 add_values(db, id, &values)?;
             }
             tell(db, &reviewing, changed, records)?;
-            Ok(Decided::Done { changed, left: 1 - changed, to_read: 0 })
+            Ok(Decided::Done { changed, left: 1 - changed, unknown: 0, to_read: 0 })
         })
     }
 }

@@ -31,6 +31,9 @@ use crate::peer_epoch::PeerEpoch;
 const ASK_EVERY: Duration = Duration::from_secs(10);
 /// For a question, connection included: a start waits that long for a peer that says nothing.
 const TIMEOUT: Duration = Duration::from_secs(3);
+/// For an answer, which is a line or an error with its texts: a program in the peer's place must not
+/// fill the memory of this server each time it asks.
+const ANSWER_BYTES_MAX: usize = 16 << 10;
 
 pub(crate) struct Fence<'a> {
     app: &'a App,
@@ -153,6 +156,7 @@ impl<'a> Fence<'a> {
                 let retries = Retries { most: 0, ..Retries::default() };
                 let key = Some(Zeroizing::new(token.0.clone()));
                 Client::new(Settings { url: url.to_owned(), key, timeout: TIMEOUT, retries })?
+                    .with_body_max(ANSWER_BYTES_MAX)
             }
         };
         let answer = client.get("/operator/v1/replication/epoch", &[]).await;

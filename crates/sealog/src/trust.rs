@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use sealog_cli::exit::{EXIT_CODES, Exit, Failure};
+use sealog_cli::output::quiet_flag;
+use sealog_cli::progress;
 use sealog_client::http::{Client, ClientError, Retries, Settings};
 use sealog_engine::trust_log::Copied;
 
@@ -90,6 +92,7 @@ fn recover_command() -> Command {
             "The copy: a directory or URL with `checkpoint` and `tile/entries/`, such as https://log.example.org/tlog/v1/store",
         ))
         .arg(reason.help("Why, in one line; an entry of the log, which is public"))
+        .arg(quiet_flag())
 }
 
 fn new_log_command() -> Command {
@@ -120,8 +123,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         "rotate-key" => trust::Request::Rotate { service: text("role") == "service" },
         "recover" => {
             let from = text("from");
+            let is_quiet = matches.get_flag("quiet");
             let dir = match from.contains("://") {
-                true => fetched.insert(Fetched::from(from, &settings.data_dir)?).0.clone(),
+                true => fetched.insert(Fetched::from(from, &settings.data_dir, is_quiet)?).0.clone(),
                 false => PathBuf::from(from),
             };
             // A server has another working directory.
@@ -131,7 +135,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         "new-log" => trust::Request::NewLog,
         _ => trust::Request::Status,
     };
-    let Answer::Trust(log) = client::run(&settings, &Request::Trust(request))? else {
+    // Which entries are missing, and how many, only the server finds out.
+    let is_shown = name == "recover" && !matches.get_flag("quiet");
+    let bar = progress::waiting(!is_shown, "Adding what is missing");
+    let answer = client::run(&settings, &Request::Trust(request));
+    bar.finish_and_clear();
+    let Answer::Trust(log) = answer? else {
         return Err(client::OTHER_ANSWER.to_owned().into());
     };
     drop(fetched);
@@ -166,7 +175,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 struct Fetched(PathBuf);
 
 impl Fetched {
-    fn from(url: &str, data_dir: &Path) -> Result<Fetched, Failure> {
+    fn from(url: &str, data_dir: &Path, is_quiet: bool) -> Result<Fetched, Failure> {
         let wrong = |problem: String| Failure::usage(format!("--from: {problem}"));
         let settings =
             Settings { url: url.to_owned(), key: None, timeout: TIMEOUT, retries: Retries::default() };
@@ -177,6 +186,7 @@ impl Fetched {
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).map_err(|error| Failure::of_path(&dir, &error))?;
         let fetched = Fetched(dir.clone());
+        let bar = progress::files(is_quiet, "Fetching", 0);
         let mut get = |path: &str| {
             let bytes = match runtime.block_on(client.get(&format!("/{path}"), &[])) {
                 Ok(answer) => answer.body,
@@ -188,9 +198,16 @@ impl Fetched {
             let kept = file.parent().map_or(Ok(()), std::fs::create_dir_all);
             let kept = kept.and_then(|()| std::fs::write(&file, &bytes));
             kept.map_err(|error| format!("{}: {error}", file.display()))?;
+            // The checkpoint comes first. One that is none ends the reading.
+            if bar.position() == 0 {
+                bar.set_length(Copied::files(&bytes).unwrap_or(1));
+            }
+            bar.inc(1);
             Ok(Some(bytes.to_vec()))
         };
-        Copied::read(&mut get).map_err(wrong)?;
+        let read = Copied::read(&mut get);
+        bar.finish_and_clear();
+        read.map_err(wrong)?;
         Ok(fetched)
     }
 }

@@ -78,6 +78,13 @@ impl Client {
         })
     }
 
+    /// Reads no more of an answer than this, and fails where there is more.
+    #[must_use]
+    pub fn with_body_max(mut self, bytes: usize) -> Client {
+        self.wire.body_max = bytes;
+        self
+    }
+
     /// Where requests go, as it was given.
     pub fn url(&self) -> &str {
         &self.url

@@ -11,7 +11,7 @@ use tokio_rustls::rustls;
 use crate::http::address::Address;
 use crate::http::connection::{Connector, SPEAKS_TLS, Sender};
 
-/// The longest answer that is read: a page of 100 events of 2 MB each fits.
+/// The longest answer that is read, unless a client says less: a page of 100 events of 2 MB each fits.
 const BODY_MAX: usize = 256 << 20;
 /// Connections that are kept for the next request.
 const IDLE_MAX: usize = 16;
@@ -21,6 +21,7 @@ pub(crate) struct Wire {
     pub address: Address,
     connector: Connector,
     idle: Mutex<Vec<Sender>>,
+    pub body_max: usize,
 }
 
 /// A request, without what the address adds.
@@ -70,7 +71,7 @@ impl Cut {
 impl Wire {
     /// Connects at the first request.
     pub fn new(address: Address, connector: Connector) -> Wire {
-        Wire { address, connector, idle: Mutex::new(Vec::new()) }
+        Wire { address, connector, idle: Mutex::new(Vec::new()), body_max: BODY_MAX }
     }
 
     pub async fn exchange(&self, outgoing: &Outgoing) -> Result<Answer, Cut> {
@@ -110,7 +111,7 @@ impl Wire {
                 }
             })?
             .into_parts();
-        let body = Limited::new(body, BODY_MAX).collect().await.map_err(|error| {
+        let body = Limited::new(body, self.body_max).collect().await.map_err(|error| {
             if error.is::<LengthLimitError>() { Cut::TooLong } else { Cut::Connection(reason(&*error)) }
         })?;
         self.keep(sender);

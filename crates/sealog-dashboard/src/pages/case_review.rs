@@ -501,13 +501,24 @@ async fn answer(
     done: &str,
 ) -> Result<Response, Problem> {
     let why = match decided {
-        Decided::Done { changed, left: 0, to_read } => {
+        Decided::Done { changed, left: 0, unknown: 0, to_read } => {
             let outcome = format!("done={done}&events={changed}&to_read={to_read}");
             return back(app, asked, case, &outcome).await;
         }
-        Decided::Done { changed, left, .. } => format!(
-            "{changed} decided. Someone else decided {left} in the meantime; those did not change. Review them and decide again."
-        ),
+        Decided::Done { changed, left, unknown, .. } => {
+            let left = match left {
+                0 => String::new(),
+                left => format!(
+                    " Someone else decided {left} in the meantime; those did not change. Review them and decide again."
+                ),
+            };
+            let unknown = match unknown {
+                0 => String::new(),
+                1 => " 1 is not an event that this search found, so it was skipped.".to_owned(),
+                many => format!(" {many} are not events that this search found, so they were skipped."),
+            };
+            format!("{changed} decided.{left}{unknown}")
+        }
         Decided::Locked(Some(_)) => {
             "Events cannot be reviewed while the case is in this state. Someone may have moved it.".to_owned()
         }

@@ -154,8 +154,9 @@ fn an_event_of_another_organisation_is_refused_like_one_that_does_not_exist() {
             let form = [("e", one.as_str()), ("do", what), ("reason", "Of someone else.")];
             let refused = decide(&mut officer, &here, &form);
             assert_eq!(refused.status, 409, "{what} {event}: {}", refused.text());
-            refused.shows("role=\"alert\"").shows("did not change. Review them and decide again.");
+            refused.shows("role=\"alert\"").shows("0 decided. 1 is not an event that this search found");
             assert!(!refused.has("theirs.alone") && !refused.has("id=\"compare\""), "{}", refused.text());
+            assert!(!refused.has("Someone else"), "nobody has decided about it: {}", refused.text());
             refused.text().replace(event, "EVENT")
         };
         let answer = decide_about(&foreign);
@@ -179,7 +180,7 @@ fn an_event_of_another_organisation_is_refused_like_one_that_does_not_exist() {
         [("e", found.as_str()), ("e", &foreign_one), ("event", &foreign), ("do", "exclude"), ("reason", "x")];
     let partly = decide(&mut officer, &here, &both);
     assert_eq!(partly.status, 409);
-    partly.shows("1 decided.");
+    partly.shows("1 decided. 1 is not an event that this search found");
     assert!(!partly.has("theirs.alone"), "{}", partly.text());
     officer.get(&here).shows("0 included, 1 excluded, 1 to decide");
     assert_eq!(stage.records(2), told);

@@ -154,6 +154,13 @@ fn switching_mode_or_project_keeps_the_page() {
         let shown = browser.get(&format!("{live}{page}"));
         shown.shows(&format!("<a href=\"{test}{page}\">Test</a>"));
         shown.shows(&format!("<a href=\"{live}{page}\" aria-current=\"true\">"));
+        // The other project of the organisation, in the mode that is shown.
+        let other = format!("/app/p/{}", project_id(101));
+        shown.shows(&format!("<a href=\"{other}/live{page}\">"));
+        // Frameworks are of live events: in the other mode their page leads to these.
+        if page != "/frameworks" {
+            browser.get(&format!("{test}{page}")).shows(&format!("<a href=\"{other}/test{page}\">"));
+        }
     }
 }
 

@@ -153,7 +153,7 @@ fn an_invitation_without_mail_shows_its_link_once_and_leaves_the_address_unconfi
     let page = owner.follow(made);
     page.shows("Shown once");
     assert_eq!(stage.wait(stage.control.pending_notices()).unwrap(), 0, "no mail waits");
-    let link = page.text().split("aria-label=\"Invitation link\" data-copy>").nth(1).unwrap();
+    let link = page.text().split("aria-label=\"Link to copy\" data-copy>").nth(1).unwrap();
     let link = link.split('<').next().unwrap().to_owned();
     assert!(link.starts_with(&format!("{HOME}/app/invitation#")), "{link}");
     // Loaded again, the page shows no link and has made no second invitation.
@@ -178,7 +178,7 @@ fn an_invitation_without_mail_shows_its_link_once_and_leaves_the_address_unconfi
     let mut other = stage.signed_in(2);
     let made = other.post(&elsewhere, &invited);
     let page = other.follow(made);
-    let link = page.text().split("aria-label=\"Invitation link\" data-copy>").nth(1).unwrap();
+    let link = page.text().split("aria-label=\"Link to copy\" data-copy>").nth(1).unwrap();
     let second = link.split('<').next().unwrap();
     let answer = guest.post("/app/invitation", &[("token", second), ("accept", "1")]);
     assert_eq!(answer.status, 422);
@@ -666,7 +666,7 @@ fn an_authenticator_is_set_up_with_the_password_and_a_code_and_recovery_codes_wo
     assert!(!without_code.is_signed_in(), "it began without a code");
     let codes: Vec<String> = page
         .text()
-        .split_once("aria-label=\"Recovery codes\" data-copy>")
+        .split_once("aria-label=\"Codes to copy\" data-copy>")
         .unwrap()
         .1
         .lines()

@@ -264,6 +264,51 @@ fn every_route_is_for_those_whom_the_design_names_on_postgresql() {
     walk(&Stage::on_postgres());
 }
 
+/// The owner of one organisation puts what another one has into the paths of the own one.
+#[test]
+fn a_thing_of_another_organisation_is_not_there_in_a_path_of_ones_own() {
+    let stage = Stage::new();
+    stage.tenant(1);
+    stage.tenant(2);
+    let log_id = stage.append(live(1), r#"{"action":"user.login","actor_id":"a"}"#).to_string();
+    stage.member(1, 1, Role::Owner);
+    stage.member(10, 2, Role::Owner);
+    stage.member(12, 1, Role::Developer);
+    let (run, export) = (run(&stage.signed_in(1)), export(&stage.signed_in(1)));
+    let (case, package) = packaged_case(&stage, &mut stage.signed_in(1));
+    let case = case.rsplit('/').next().unwrap().to_owned();
+    let person = person_id(12).0.to_string();
+    let things = [
+        ("{log_id}", &log_id),
+        ("{run}", &run),
+        ("{export}", &export),
+        ("{case}", &case),
+        ("{package}", &package),
+        ("{person}", &person),
+    ];
+    let told = stage.records(1);
+    let mut asked = 0;
+    for route in table().iter().filter(|route| things.iter().any(|(name, _)| route.path.contains(name))) {
+        let own = route
+            .path
+            .replace("{project}", &project_id(2).to_string())
+            .replace("{organisation}", &tenant_id(2).to_string())
+            .replace("{mode}", "live")
+            .replace("{letter}", "cover");
+        let path = things.iter().fold(own, |path, (name, of_other)| path.replace(name, of_other));
+        let mut owner = stage.signed_in(10);
+        let answer = if route.method == Method::POST { owner.post(&path, &[]) } else { owner.get(&path) };
+        assert_eq!(answer.status, 404, "{route:?}: {}", answer.text());
+        let shown = answer.text().replace(&path, "");
+        for (name, thing) in things.iter().chain(&[("its person", &"p-20931".to_owned())]) {
+            assert!(!shown.contains(thing.as_str()), "{route:?} shows {name}: {shown}");
+        }
+        asked += 1;
+    }
+    assert!(asked >= 35, "the routes are found: {asked}");
+    assert_eq!(stage.records(1), told, "nothing was done to any of it");
+}
+
 #[test]
 fn without_a_word_about_the_site_the_origin_decides() {
     let stage = Stage::new();

@@ -265,6 +265,10 @@ fn a_search_whose_budget_is_spent_says_how_far_it_has_looked_and_goes_on_there()
     assert_eq!(found.looked, 256, "a piece is a step");
     let twice = search(&store, &plan, None, self::budget(2));
     assert_eq!((twice.looked, twice.resume < found.resume), (512, true));
+    // No index leads to a hash: it has the same budget, and says as much.
+    let of_hash = Arc::new(self::plan(&"ab".repeat(32)));
+    let found = search(&store, &of_hash, None, budget);
+    assert_eq!((found.looked, found.looked_to.map(|(seq, _)| seq)), (256, Some(seq)));
     assert_eq!(all(&store, &plan, budget).0, Vec::<u64>::new());
     // A page that is full ends there and not where it stopped to look.
     let plan = Arc::new(self::plan("actor:u1"));

@@ -7,6 +7,7 @@ use sealog_trust::tile::{self, Content, Tile, WIDTH};
 
 /// More than a log has after a hundred years of snapshots, one a minute.
 const ENTRIES_MAX: u64 = 60_000_000;
+const CHECKPOINT: &str = "checkpoint";
 
 /// What is at a path of a copy; None if nothing is.
 type Found = Result<Option<Vec<u8>>, String>;
@@ -22,14 +23,8 @@ pub struct Copied {
 impl Copied {
     /// Reads a copy. `get` returns what is at a path of it.
     pub fn read(get: &mut dyn FnMut(&str) -> Found) -> Result<Copied, String> {
-        const CHECKPOINT: &str = "checkpoint";
         let note = get(CHECKPOINT)?.ok_or_else(|| format!("{CHECKPOINT}: not found"))?;
-        let malformed = |error: &dyn std::fmt::Display| format!("{CHECKPOINT}: {error}");
-        let parsed = Note::parse(&note).map_err(|error| malformed(&error))?;
-        let Checkpoint { size, .. } = Checkpoint::parse(parsed.text()).map_err(|error| malformed(&error))?;
-        if size > ENTRIES_MAX {
-            return Err(format!("{CHECKPOINT}: has {size} entries; the limit is {ENTRIES_MAX}"));
-        }
+        let size = size_of(&note)?;
         let mut entries = Vec::new();
         for tile in Tile::of_tree(size).filter(|tile| tile.content == Content::Hashes(0)) {
             let bundle = Tile { content: Content::Entries, ..tile };
@@ -47,4 +42,20 @@ impl Copied {
         }
         Ok(Copied { note, entries })
     }
+
+    /// How many files a copy with this checkpoint has.
+    pub fn files(note: &[u8]) -> Result<u64, String> {
+        Ok(1 + size_of(note)?.div_ceil(u64::from(WIDTH)))
+    }
+}
+
+/// How many entries a checkpoint says that there are.
+fn size_of(note: &[u8]) -> Result<u64, String> {
+    let malformed = |error: &dyn std::fmt::Display| format!("{CHECKPOINT}: {error}");
+    let parsed = Note::parse(note).map_err(|error| malformed(&error))?;
+    let Checkpoint { size, .. } = Checkpoint::parse(parsed.text()).map_err(|error| malformed(&error))?;
+    if size > ENTRIES_MAX {
+        return Err(format!("{CHECKPOINT}: has {size} entries; the limit is {ENTRIES_MAX}"));
+    }
+    Ok(size)
 }

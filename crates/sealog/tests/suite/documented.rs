@@ -10,6 +10,7 @@ use std::process::Command;
 use crate::docs::run_page;
 use crate::support::stage::*;
 use crate::support::*;
+use crate::trust::{rolled_back, serve_files};
 use sealog_testing::examples;
 
 fn root() -> PathBuf {
@@ -55,7 +56,7 @@ fn bash(text: &str) -> Command {
     command
 }
 
-/// Runs a text of the README as a person at a shell does whose address and key are set.
+/// Runs what a test needs beforehand as a person at a shell does whose address and key are set.
 fn shell(stage: &Stage, text: &str) {
     let mut command = bash(text);
     command.current_dir(&stage.home).env("HOME", &stage.home);
@@ -134,7 +135,7 @@ fn the_commands_of_the_readme_run_as_they_stand_there() {
             .replace("tools/", &format!("{}/tools/", root.display()))
             .replace("--data DIR", &format!("--data {}", data.display()))
             .replace("PROJECT_ID > export.ndjson", &format!("{project} > again.ndjson"));
-        shell(&stage, &block);
+        in_directory(&stage.home, &block);
         ran += 1;
     }
     assert!(ran >= 2, "{ran}");
@@ -271,12 +272,14 @@ fn with(text: &str, replaced: &[(&str, &str)]) -> String {
     })
 }
 
-/// Runs commands of the operating guide in a directory that has the data directory `data`, with no variable
-/// that the page does not set.
+/// Runs commands of the operating guide in a directory that has the data directory `data`.
 fn operate(data: &Path, text: &str) -> String {
-    let mut command = bash(text);
-    command.current_dir(data.parent().unwrap());
-    let (code, said, noted) = ended(command.output().unwrap());
+    in_directory(data.parent().unwrap(), text)
+}
+
+/// Runs commands of a page with no variable that the page does not set.
+fn in_directory(dir: &Path, text: &str) -> String {
+    let (code, said, noted) = ended(bash(text).current_dir(dir).output().unwrap());
     assert_eq!(code, Some(0), "{text}\n{said}\n{noted}");
     said
 }
@@ -304,7 +307,8 @@ fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
                 let url = "postgres://sealog_node:…@db.internal/sealog?sslmode=verify-full";
                 let mut command =
                     bash(&with(&text, &[(url, &*database.url()), ("sealog serve", "exec sealog serve")]));
-                command.env("SEALOG_LISTEN", "127.0.0.1:0").env("SEALOG_DATA_DIR", &data);
+                // But for the port, which another test may have.
+                command.env("SEALOG_LISTEN", "127.0.0.1:0").current_dir(data.parent().unwrap());
                 start(command).stop();
                 assert!(!database.sql("SELECT store_id FROM sealog.store").is_empty());
             }
@@ -369,6 +373,117 @@ fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
             other => panic!("{OPERATING:?}, {other:?}: no test runs this block:\n{text}"),
         }
     }
+}
+
+/// Commands with a flag within the sentences of the pages for operators, each once.
+fn commands_in_sentences() -> BTreeSet<String> {
+    let mut commands = BTreeSet::new();
+    for page in OPERATING {
+        let text = std::fs::read_to_string(root().join("docs").join(page)).unwrap();
+        let sentences = text.split("\n```").step_by(2).flat_map(|between| between.split("\n\n"));
+        for code in sentences.flat_map(|paragraph| paragraph.split('`').skip(1).step_by(2)) {
+            let code = code.split_whitespace().collect::<Vec<_>>().join(" ");
+            commands.extend((code.starts_with("sealog ") && code.contains(" --")).then_some(code));
+        }
+    }
+    commands
+}
+
+/// Those of them that no reader can type as they stand there, or not here, and what runs them.
+const IN_OTHER_TESTS: [(&str, &str); 6] = [
+    ("sealog --version", "packaging.rs compares what it prints"),
+    ("sealog login --operator", "asks for the token: operator.rs"),
+    ("sealog restore --from -", "reads a stream: backup/made.rs and terminal.rs"),
+    ("sealog restore check … --accept-rollback --reason \"…\"", "the end of another one: backup/postgres.rs"),
+    ("sealog restore check --old-data …", "the end of another one: backup/postgres.rs"),
+    ("sealog migrate --citus", "needs Citus: nodes.rs, by `just citus`"),
+];
+
+#[test]
+fn whole_commands_within_sentences_of_the_operating_guide_run_as_they_stand_there() {
+    let mut left = commands_in_sentences();
+    let mut run = |data: &Path, text: &str, replaced: &[(&str, &str)]| {
+        assert!(left.remove(text), "{text:?} is on no page any more");
+        operate(data, &with(text, replaced))
+    };
+
+    // The embedded store: a backup, the machine that is lost, a replica, a spool.
+    let (dir, data) = data_dir();
+    let move_away = |to: &str| std::fs::rename(&data, dir.path().join(to)).unwrap();
+    let server = serve(&data);
+    let key = first_key(&data);
+    server.await_drained();
+    assert_eq!(server.post(&key).0, 202);
+    let newest: serde_json::Value = serde_json::from_str(&server.get(&key, "/v1/events?limit=1").1).unwrap();
+    let newest = &newest["events"][0];
+    let head = format!("{}:{}", newest["chain_seq"], newest["hash"].as_str().unwrap());
+    operate(&data, "sealog backup create --data-dir data backups");
+    assert_eq!(server.post(&key).0, 202);
+    server.stop();
+    run(&data, "sealog verify --data DIR", &[("DIR", "data")]);
+    run(&data, "sealog backup verify --expect SEQ:HASH backups", &[("SEQ:HASH", &*head)]);
+    move_away("old-data");
+    run(&data, "sealog restore --from backups --to data --old-data old-data --recover-tail", &[]);
+    let server = serve(&data);
+    let events: serde_json::Value = serde_json::from_str(&server.get(&key, "/v1/events").1).unwrap();
+    assert_eq!(events["events"].as_array().unwrap().len(), 2, "the one behind the backup, too");
+    server.stop();
+    move_away("restored");
+    run(&data, "sealog replicate --promote data --to backups", &[]);
+    let kept = format!(
+        "echo '{{\"action\":\"user.login\"}}' | SEALOG_API_KEY={key} sealog log --file - --spool spool --url http://127.0.0.1:1 --retries 0 || [ $? = 5 ]"
+    );
+    operate(&data, &kept);
+    run(&data, "sealog spool list --spool DIR", &[("DIR", "spool")]);
+    let (spool, figures) = (("DIR", "spool"), ("FILE", "spool.prom"));
+    run(&data, "sealog spool list --spool DIR --metrics FILE", &[spool, figures]);
+    let figures = std::fs::read_to_string(dir.path().join("spool.prom")).unwrap();
+    assert!(figures.contains("sealog_spool_events{spool=\"spool\"} 1\n"), "{figures}");
+
+    // A log that was rolled back.
+    let dir = tempfile::tempdir().unwrap();
+    let (data, _, kept, _) = rolled_back(dir.path());
+    let recover = "sealog trust recover --from URL --reason \"restored the backup of 1 March\"";
+    run(&data, recover, &[("URL", &*serve_files(&kept))]);
+    run(&data, "sealog trust new-log --data-dir data --yes", &[]);
+
+    // A database, its replica, and a database that is made of that.
+    let cluster = sealog_testing::postgres::cluster();
+    let (database, other, (dir, data)) = (cluster.database(), cluster.database(), data_dir());
+    let url = database.url();
+    let mut command = serving(sealog(), &data);
+    command.env("SEALOG_STORE", &url);
+    let server = start(command);
+    assert_eq!(server.post(&first_key(&data)).0, 202);
+    server.await_drained();
+    server.stop();
+    let settings = dir.path().join("sealog.toml");
+    std::fs::write(&settings, format!("store = \"{url}\"\n")).unwrap();
+    std::fs::set_permissions(&settings, std::fs::Permissions::from_mode(0o600)).unwrap();
+    for text in ["sealog migrate --status", "sealog migrate --dry-run"] {
+        run(&data, text, &[]);
+    }
+    std::fs::remove_file(settings).unwrap();
+    let of_docs = "postgres://sealog_owner@db.internal/sealog";
+    run(&data, &format!("sealog backup heads --store {of_docs} heads"), &[(of_docs, &*url)]);
+    let of_docs = "postgres://sealog_owner@db2.internal/sealog";
+    let check = format!("sealog restore check --store {of_docs} --heads heads --old-data data");
+    let said = run(&data, &check, &[(of_docs, &*url)]);
+    assert!(said.contains("every event that is known"), "{said}");
+    std::fs::write(dir.path().join("database.url"), &url).unwrap();
+    operate(&data, "chmod 600 database.url; sealog replicate --from-file database.url --to copy --once");
+    run(&data, "sealog verify --data copy", &[]);
+    run(&data, "sealog backup create --data-dir copy backups", &[]);
+    run(&data, "sealog copy --from copy --to postgres://…", &[("postgres://…", &*other.url())]);
+    let text = "sealog serve --data-dir copy";
+    assert!(left.remove(text), "{text:?} is on no page any more");
+    let mut command = bash(&with(text, &[("sealog serve", "exec sealog serve")]));
+    // But for the port, which another test may have.
+    command.current_dir(dir.path()).env("SEALOG_LISTEN", "127.0.0.1:0");
+    start(command).stop();
+
+    let elsewhere: BTreeSet<String> = IN_OTHER_TESTS.iter().map(|(text, _)| (*text).to_owned()).collect();
+    assert_eq!(left, elsewhere, "run what is new here, or say what runs it");
 }
 
 #[test]

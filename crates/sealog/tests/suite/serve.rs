@@ -78,6 +78,26 @@ fn a_server_whose_log_cannot_be_written_takes_events_and_stops_as_asked() {
     server.stop();
 }
 
+/// As docs/operating.md rotates it: appended to, copied elsewhere, and cut.
+#[test]
+fn a_log_file_that_is_cut_under_a_server_has_its_next_line_at_its_beginning() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating.md");
+    assert!(std::fs::read_to_string(page).unwrap().contains("| `sealog serve 2>> sealog.log` |"));
+    let (dir, _) = data_dir();
+    let log = dir.path().join("sealog.log");
+    let mut bash = clean(Command::new("bash"));
+    bash.args(["-c", "exec \"$0\" serve 2>> sealog.log", SEALOG]).current_dir(dir.path());
+    let mut child = bash.env("SEALOG_LISTEN", "127.0.0.1:0").spawn().unwrap();
+    let text = || std::fs::read_to_string(&log).unwrap_or_default();
+    eventually("it listens", || text().contains("\"listening\""));
+    std::fs::File::options().write(true).open(&log).unwrap().set_len(0).unwrap();
+    signal(child.id(), "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let text = text();
+    assert!(text.starts_with('{') && text.contains("stopped; everything is synced"), "{text:?}");
+    assert!(!text.contains("\"listening\""), "{text}");
+}
+
 #[test]
 fn the_owner_claims_the_account_and_sees_the_first_event() {
     let dir = tempfile::tempdir().unwrap();

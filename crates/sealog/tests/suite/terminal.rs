@@ -3,12 +3,14 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::support::stage::*;
 use crate::support::{SEALOG, clean, data_dir, ended, first_key, sealog, serving, start};
+use crate::trust::{copy_of, rolled_back, serve_files};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use sealog_testing::postgres;
@@ -187,20 +189,43 @@ fn a_restore_from_a_stream_shows_how_much_it_has_read_unless_it_is_quiet() {
     let stream = stage.path("stream");
     let made = stage.command(&["backup", "create", "--data-dir", &data, "-"]).output().unwrap();
     std::fs::write(&stream, made.stdout).unwrap();
-    for quiet in ["", "--quiet"] {
+    let of_file = "exec \"$0\" restore --from - --to \"$1\" $2 <\"$3\"";
+    let of_pipe = "cat \"$3\" | \"$0\" restore --from - --to \"$1\" $2";
+    // Of a pipe nothing says how much is to come, so it shows no time left. The rest of a restore does.
+    for (how, quiet, left) in [(of_file, "", true), (of_pipe, "", false), (of_file, "--quiet", false)] {
+        let to = stage.path(&format!("streamed-{left}{quiet}"));
         let mut command = clean(Command::new("sh"));
-        let to = stage.path(&format!("streamed{quiet}"));
-        command.args([
-            "-c",
-            "exec \"$0\" restore --from - --to \"$1\" $2 <\"$3\"",
-            SEALOG,
-            &to,
-            quiet,
-            &stream,
-        ]);
+        command.args(["-c", how, SEALOG, &to, quiet, &stream]);
         let shown = on_a_terminal(command, "", "");
         assert_eq!(shown.code, Some(0), "{}", shown.text);
-        assert_eq!(shown.text.contains("Unpacking"), quiet.is_empty(), "{}", shown.text);
+        let unpacking: Vec<&str> = shown.text.split('\r').filter(|text| text.contains("Unpacking")).collect();
+        assert_eq!(unpacking.is_empty(), !quiet.is_empty(), "{}", shown.text);
+        let shows_left = unpacking.iter().any(|text| text.contains(" left"));
+        assert_eq!(shows_left, left, "{how}: {unpacking:?}");
+    }
+}
+
+#[test]
+fn a_recovery_of_the_signed_log_shows_how_far_it_is_unless_it_is_quiet() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, state_copy, kept, _) = rolled_back(dir.path());
+    let from = serve_files(&kept);
+    for quiet in [None, Some("--quiet")] {
+        // Each recovers a store of its own, which no server has open.
+        let of = |path: &Path| {
+            let own = dir.path().join(format!("{}-{}", path.file_name().unwrap().display(), quiet.is_none()));
+            copy_of(path, &own);
+            own
+        };
+        let mut command = sealog();
+        command.args(["trust", "recover", "--from", &from, "--reason", "disk a7 failed"]).args(quiet);
+        command.arg("--data-dir").arg(of(&data)).arg("--trust-state-copy").arg(of(&state_copy));
+        let shown = on_a_terminal(command, "", "");
+        assert_eq!(shown.code, Some(0), "{}", shown.text);
+        for said in ["Fetching", " of 2 files", " left", "Adding what is missing"] {
+            assert_eq!(shown.text.contains(said), quiet.is_none(), "{said}: {}", shown.text);
+        }
+        assert!(shown.text.contains("signing"), "the outcome is no progress: {}", shown.text);
     }
 }
 
@@ -211,10 +236,10 @@ fn work_on_a_database_shows_that_it_goes_on_unless_it_is_quiet() {
     let (url, dir) = (database.url(), stage.path("database"));
     let env = [("SEALOG_STORE", &*url)];
     shows(&stage, &["migrate"], &env, "Updating the schema", false);
-    let mut command = serving(sealog(), std::path::Path::new(&dir));
+    let mut command = serving(sealog(), Path::new(&dir));
     command.env("SEALOG_STORE", &url);
     let server = start(command);
-    assert_eq!(server.post(&first_key(std::path::Path::new(&dir))).0, 202);
+    assert_eq!(server.post(&first_key(Path::new(&dir))).0, 202);
     server.await_drained();
     server.stop();
     let heads = stage.path("heads");

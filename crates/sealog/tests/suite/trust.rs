@@ -283,7 +283,7 @@ fn quick(data: &Path, copy: Option<&Path>) -> Running {
 }
 
 /// A directory with all that is in it.
-fn copy_of(from: &Path, to: &Path) {
+pub fn copy_of(from: &Path, to: &Path) {
     assert!(std::process::Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
 }
 
@@ -609,7 +609,7 @@ fn keep_log(data: &Path, to: &Path) {
 }
 
 /// Serves the files of a directory by HTTP, on loopback, for as long as the process runs.
-fn serve_files(dir: &Path) -> String {
+pub fn serve_files(dir: &Path) -> String {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, dir) = (listener.local_addr().unwrap(), dir.to_owned());
@@ -638,7 +638,7 @@ fn serve_files(dir: &Path) -> String {
 }
 
 /// A store that was restored from an older state than it has signed, with a copy of the log that it had.
-fn rolled_back(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf, std::path::PathBuf, String) {
+pub fn rolled_back(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf, std::path::PathBuf, String) {
     let (data, old) = (dir.join("data"), dir.join("old"));
     let (copy, kept) = (dir.join("state-copy"), dir.join("kept"));
     let server = quick(&data, Some(&copy));

@@ -167,19 +167,22 @@ pub fn two_who_decide_do_not_overwrite_each_other(control: &Control) {
     let these = |seqs: &[(u64, u64)]| {
         Which::These(seqs.iter().map(|(seq, rev)| (project_id(1), *seq, *rev)).collect())
     };
-    let done = |changed, left| Decided::Done { changed, left, to_read: 0 };
+    let done = |changed, left, unknown| Decided::Done { changed, left, unknown, to_read: 0 };
     assert_eq!(
         decide(control, &case, &search, these(&[(1, 1), (2, 1)]), Some(Decision::Include)),
-        done(2, 0)
+        done(2, 0, 0)
     );
     let told = || wait(control.pending_records(tenant_id(1), 100)).unwrap().last().unwrap().draft.clone();
     assert_eq!(told(), "2");
     let late = decide(control, &case, &search, these(&[(2, 1), (3, 1)]), Some(Decision::Exclude));
-    assert_eq!(late, done(1, 1), "the second one was changed meanwhile");
+    assert_eq!(late, done(1, 1, 0), "the second one was changed meanwhile");
+    let elsewhere = Which::These(vec![(project_id(1), 1, 7), (project_id(1), 9, 1), (project_id(2), 1, 1)]);
+    let unknown = decide(control, &case, &search, elsewhere, Some(Decision::Exclude));
+    assert_eq!(unknown, done(0, 1, 2), "what the search has not found is no event that others changed");
     // In bulk, only what nobody has decided.
     let bulk =
         Which::Open(FoundFilter { found: BY_PERSON, is_flagged: Some(true), ..FoundFilter::default() });
-    assert_eq!(decide(control, &case, &search, bulk, Some(Decision::Include)), done(1, 0));
+    assert_eq!(decide(control, &case, &search, bulk, Some(Decision::Include)), done(1, 0, 0));
     let review = wait(control.review_of(search.new.id, Grants::default())).unwrap();
     assert_eq!((review.included, review.excluded, review.open), (3, 1, 1));
     decide(control, &case, &search, these(&[(1, 1)]), Some(Decision::Exclude));
@@ -189,7 +192,7 @@ pub fn two_who_decide_do_not_overwrite_each_other(control: &Control) {
         "nothing was changed, or told"
     );
     let taken_back = decide(control, &case, &search, these(&[(1, 2)]), None);
-    assert_eq!(taken_back, done(1, 0));
+    assert_eq!(taken_back, done(1, 0, 0));
     let after = wait(control.review_of(search.new.id, Grants::default())).unwrap();
     assert_eq!((after.included, after.open, after.mark), (2, 2, review.mark + 1));
     let counted = |filter| wait(control.count_found(search.new.id, filter, Grants::default())).unwrap();
@@ -225,7 +228,7 @@ pub fn what_has_to_be_read_is_left_out_where_many_are_decided_at_once(control: &
     assert_eq!(groups(FoundFilter::default()), [("a.b".into(), 3, 3, 1), ("c.d".into(), 2, 2, 0)]);
     // Selected by hand, it stays as well; one that others have changed counts apart.
     let these = Which::These(vec![(project_id(1), 1, 1), (project_id(1), 2, 1), (project_id(1), 3, 9)]);
-    assert_eq!(include(these), Decided::Done { changed: 1, left: 1, to_read: 1 });
+    assert_eq!(include(these), Decided::Done { changed: 1, left: 1, unknown: 0, to_read: 1 });
     let next = |filter: FoundFilter, after: Option<u64>| {
         let after = after.map(|seq| (project_id(1), seq));
         let next = wait(control.next_open(search.new.id, filter, Grants::default(), after)).unwrap();
@@ -236,12 +239,13 @@ pub fn what_has_to_be_read_is_left_out_where_many_are_decided_at_once(control: &
     assert_eq!(next(FoundFilter::default(), Some(3)), Some((2, 3)), "behind it, newest first");
     assert_eq!(next(FoundFilter::default(), Some(2)), Some((5, 0)), "behind the last one is the first one");
     assert_eq!(next(of_action(), Some(5)), Some((2, 1)), "of the list that is shown");
-    assert_eq!(include(Which::Open(of_action())), Decided::Done { changed: 1, left: 0, to_read: 1 });
-    assert_eq!(groups(FoundFilter::default()), [("c.d".into(), 2, 2, 0), ("a.b".into(), 3, 1, 1)]);
     assert_eq!(
-        include(Which::Open(FoundFilter::default())),
-        Decided::Done { changed: 2, left: 0, to_read: 1 }
+        include(Which::Open(of_action())),
+        Decided::Done { changed: 1, left: 0, unknown: 0, to_read: 1 }
     );
+    assert_eq!(groups(FoundFilter::default()), [("c.d".into(), 2, 2, 0), ("a.b".into(), 3, 1, 1)]);
+    let all = include(Which::Open(FoundFilter::default()));
+    assert_eq!(all, Decided::Done { changed: 2, left: 0, unknown: 0, to_read: 1 });
     assert_eq!(next(FoundFilter::default(), Some(2)), Some((2, 3)), "the only one");
     let unseen = Grants { projects: Some(vec![project_id(2)]), ..Grants::default() };
     assert_eq!(wait(control.next_open(search.new.id, of_action(), unseen.clone(), None)).unwrap(), None);
@@ -313,10 +317,10 @@ pub fn masks_are_kept_with_what_they_say_of_values_for_the_next_search_too(contr
         };
         wait(control.mask_found(mask, Records::none())).unwrap()
     };
-    let done = Decided::Done { changed: 1, left: 0, to_read: 0 };
+    let done = Decided::Done { changed: 1, left: 0, unknown: 0, to_read: 0 };
     assert_eq!(mask(1, Some(&["a.\"b"]), vec![pair("x", "chosen"), pair("y", "shown")], vec![]), done);
     let stale = mask(1, None, vec![pair("z", "chosen")], vec![pair("x", "chosen")]);
-    assert_eq!(stale, Decided::Done { changed: 0, left: 1, to_read: 0 });
+    assert_eq!(stale, Decided::Done { changed: 0, left: 1, unknown: 0, to_read: 0 });
     assert_eq!(wait(control.case_values(search.new.id)).unwrap(), [pair("x", "chosen"), pair("y", "shown")]);
     assert_eq!(mask(2, Some(&["c"]), vec![], vec![pair("y", "shown")]), done);
     let event = wait(control.found_event(search.new.id, project_id(1), 1)).unwrap().unwrap();
@@ -350,7 +354,7 @@ pub fn what_is_decided_while_the_next_search_runs_is_carried_over_when_that_take
         };
         assert_eq!(
             wait(control.mask_found(mask, Records::none())).unwrap(),
-            Decided::Done { changed: 1, left: 0, to_read: 0 }
+            Decided::Done { changed: 1, left: 0, unknown: 0, to_read: 0 }
         );
     };
     mask(1, vec![pair("x", "chosen"), pair("y", "shown")], vec![]);

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use sealog_control::Control;
 use sealog_core::event::StoredEvent;
 use sealog_testing::mounted::Mounted;
+use sealog_testing::worst::worst_events;
 use sealog_testing::*;
 use serde_json::{Value, json};
 
@@ -273,17 +275,82 @@ fn an_old_primary_that_comes_back_after_the_promotion_takes_no_event_and_its_own
     assert_eq!(fs::read_to_string(pair.file()).unwrap(), "mine");
 }
 
+/// A field of what an operator makes.
+fn made(server: &Running, path: &str, body: &Value, field: &str) -> String {
+    let (status, answer) = operator(server, TOKEN, "POST", path, body);
+    assert_eq!(status, 201, "{answer}");
+    text(&answer, field)
+}
+
+fn project(server: &Running, tenant: &str, name: &str) -> String {
+    made(server, &format!("/tenants/{tenant}/projects"), &json!({ "name": name }), "project_id")
+}
+
+fn key(server: &Running, project: &str, mode: &str) -> String {
+    let body = json!({ "name": mode, "mode": mode });
+    made(server, &format!("/projects/{project}/keys"), &body, "key")
+}
+
 /// A tenant with a project and a live key; its id, the project's and the key.
 fn tenant(server: &Running, name: &str) -> [String; 3] {
-    let made = |path: &str, body: Value, field: &str| {
-        let (status, answer) = operator(server, TOKEN, "POST", path, &body);
-        assert_eq!(status, 201, "{answer}");
-        text(&answer, field)
-    };
-    let id = made("/tenants", json!({ "name": name }), "tenant_id");
-    let project = made(&format!("/tenants/{id}/projects"), json!({ "name": name }), "project_id");
-    let key = made(&format!("/projects/{project}/keys"), json!({ "name": name, "mode": "live" }), "key");
+    let id = made(server, "/tenants", &json!({ "name": name }), "tenant_id");
+    let project = project(server, &id, name);
+    let key = key(server, &project, "live");
     [id, project, key]
+}
+
+#[test]
+fn the_worst_events_and_more_chains_than_a_record_names_are_in_the_file_as_they_were_acknowledged() {
+    /// As many as a record names, and one more.
+    const CHAINS: usize = 101;
+    let (pair, old) = Pair::begin();
+    let [wide, _, first_key] = tenant(&old, "wide");
+    let mut keys = vec![first_key];
+    for at in 0..CHAINS / 2 {
+        let project = project(&old, &wide, &format!("project {at}"));
+        keys.extend(["live", "test"].map(|mode| key(&old, &project, mode)));
+    }
+    old.await_drained();
+    pair.copy(&old);
+    let worst = worst_events("usr_1");
+    let send = |key: &str, body: &str| {
+        let (status, answer) = old.send(key, body);
+        assert_eq!(status, 202, "{answer}");
+        log_id(&answer)
+    };
+    let of_worst: Vec<String> = worst.iter().map(|(_, body)| send(&pair.key, body)).collect();
+    let of_wide: BTreeSet<String> = keys.iter().map(|key| send(key, LOGIN)).collect();
+    signal(old.pid(), "-KILL");
+    drop(old);
+    pair.promoted(&[]);
+    let (code, said, error) = pair.diverge(&["--json"]);
+    assert_eq!(code, Some(0), "{error}");
+    let done: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&done["events"], &done["chains"]), (&json!(CHAINS + worst.len()), &json!(CHAINS + 1)));
+    // No reader of JSON opens the deepest one.
+    let file = fs::read_to_string(pair.file()).unwrap();
+    let only_old: Vec<StoredEvent> =
+        file.lines().map(|line| StoredEvent::parse_json(line).unwrap()).collect();
+    let ids: Vec<String> = only_old.iter().map(|event| event.sealed.log_id.to_string()).collect();
+    let (of_first, of_others): (Vec<&String>, Vec<&String>) =
+        ids.iter().partition(|id| of_worst.contains(id));
+    assert_eq!(of_first, of_worst.iter().collect::<Vec<_>>());
+    assert_eq!(of_others.into_iter().collect::<BTreeSet<_>>(), of_wide.iter().collect());
+    for (name, body) in worst {
+        let metadata = body.split_once("\"metadata\":").unwrap().1;
+        let is_there = file.contains(metadata.strip_suffix('}').unwrap());
+        assert!(is_there || name == "one name many times", "{name}");
+    }
+    // The same file is known again, however large it is.
+    assert_eq!(serde_json::from_str::<Value>(&pair.diverge(&["--json"]).1).unwrap(), done);
+    let new = pair.start_new();
+    new.await_drained();
+    new.stop();
+    let records = system_events(&pair.stage.path("new"), &wide, "sealog.store_diverged");
+    let [record] = &records[..] else { panic!("{records:?}") };
+    let named = record["chains"].as_array().unwrap();
+    assert_eq!((named.len(), &record["chain_count"]), (CHAINS - 1, &json!(CHAINS)));
+    assert_eq!((&record["events"], &record["sha256"]), (&json!(CHAINS), &done["sha256"]));
 }
 
 #[test]
@@ -698,6 +765,44 @@ fn a_peer_that_redirects_or_says_nothing_is_one_that_cannot_be_asked() {
             assert!(head.starts_with("GET /operator/v1/replication/epoch "), "{head}");
             assert!(head.to_lowercase().contains(&format!("authorization: bearer {TOKEN}")), "{head}");
         }
+    }
+}
+
+#[test]
+fn of_a_peer_that_answers_without_end_a_few_kilobytes_are_read() {
+    // What the system holds of a connection that nobody reads, on both sides, and much less than any client
+    // would take of another answer.
+    const HELD_MAX: u64 = 64 << 20;
+    let stage = Stage::new();
+    for head in ["", "Content-Length: 9000000000000000000\r\n", "Transfer-Encoding: chunked\r\n"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = listener.local_addr().unwrap().to_string();
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
+            // What comes before the question is no answer to it.
+            let mut question = Vec::new();
+            while !question.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                question.push(byte[0]);
+            }
+            write!(stream, "HTTP/1.1 200 OK\r\n{head}\r\n").unwrap();
+            // Also right as chunks, each of which has 64 KiB.
+            let piece = format!("10000\r\n{}\r\n", " ".repeat(64 << 10));
+            let mut sent = 0;
+            while stream.write_all(piece.as_bytes()).is_ok() {
+                sent += piece.len() as u64;
+            }
+            sent
+        });
+        let server = start(Pair::serving(sealog(), &stage.data(), "127.0.0.1:0", Some(&peer)));
+        let fields = server.says("cannot ask replication.peer");
+        assert!(text(&fields, "problem").contains("length limit exceeded"), "{head}: {fields}");
+        let sent = answering.join().unwrap();
+        assert!(sent < HELD_MAX, "{head}: it has read of {sent} bytes");
+        assert_eq!(server.post(&first_key(&stage.data())).0, 202);
+        server.stop();
     }
 }
 
