@@ -36,6 +36,7 @@ mod rollback;
 mod rollback_flags;
 mod shared;
 mod signature;
+mod signed_log;
 mod source;
 mod stopped;
 mod stream;

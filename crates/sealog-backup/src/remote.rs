@@ -17,16 +17,20 @@ pub(super) struct Remote {
     runtime: tokio::runtime::Runtime,
 }
 
-/// A moment, with the control data that belongs to it.
+/// A moment, with the control data that belongs to it, and the store log.
 #[derive(Debug, Deserialize)]
 pub(super) struct RemoteMoment {
     #[serde(flatten)]
     pub moment: Moment,
-    pub control: ControlText,
+    pub control: CopyText,
+    /// None of a server that has none, or cannot copy it now.
+    #[serde(default)]
+    pub log: Option<CopyText>,
 }
 
+/// A file that the server has copied.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct ControlText {
+pub(super) struct CopyText {
     pub sha256: String,
     pub bytes: u64,
 }
@@ -46,11 +50,20 @@ impl Remote {
     }
 
     /// The copy of the control data with this digest, and no other.
-    pub(super) fn control(&self, control: &ControlText) -> Result<Vec<u8>, Stopped> {
-        let path = format!("control/{}", control.sha256);
-        let bytes = self.bytes(&path, 0, control.bytes, &ProgressBar::hidden())?;
-        if hex::encode(Sha256::digest(&bytes)) != control.sha256 {
-            return Err(Stopped::Away("checksum mismatch of the control data".into()));
+    pub(super) fn control(&self, control: &CopyText) -> Result<Vec<u8>, Stopped> {
+        self.copy("control", control)
+    }
+
+    /// Likewise, of the store log.
+    pub(super) fn log(&self, log: &CopyText) -> Result<Vec<u8>, Stopped> {
+        self.copy("log", log)
+    }
+
+    fn copy(&self, of: &str, text: &CopyText) -> Result<Vec<u8>, Stopped> {
+        let path = format!("{of}/{}", text.sha256);
+        let bytes = self.bytes(&path, 0, text.bytes, &ProgressBar::hidden())?;
+        if hex::encode(Sha256::digest(&bytes)) != text.sha256 {
+            return Err(Stopped::Away(format!("checksum mismatch of the server's {of} copy")));
         }
         Ok(bytes)
     }

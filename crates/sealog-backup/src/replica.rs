@@ -21,11 +21,14 @@ use sealog_store::world::{SystemWorld, World};
 use sha2::{Digest, Sha256};
 
 use super::head_text;
-use super::manifest::{CONTROL, FileText, INDEX_SALT, LogText, Manifest, SegmentText, dropped_name};
+use super::manifest::{
+    CONTROL, FileText, INDEX_SALT, LogText, Manifest, STORE_LOG, SegmentText, dropped_name,
+};
 use super::moment::{LogMoment, SegmentMoment};
 use super::pieces::keep_file;
 use super::place::{Place, segment_name};
-use super::remote::{Remote, RemoteMoment};
+use super::remote::{CopyText, Remote, RemoteMoment};
+use super::signed_log::{self, Compared};
 use super::stopped::Stopped;
 
 /// What a look has brought.
@@ -128,7 +131,7 @@ impl Replica {
         mut before: BTreeMap<String, Open>,
         bar: &ProgressBar,
     ) -> Result<Round, Stopped> {
-        let RemoteMoment { moment, control } = remote.moment()?;
+        let RemoteMoment { moment, control, log } = remote.moment()?;
         // Before anything is read and written.
         let mut manifest = Manifest::of_moment(self.manifest.as_slice(), &moment, SystemWorld.now_ms())
             .map_err(Stopped::Refused)?;
@@ -148,12 +151,14 @@ impl Replica {
         let is_same = known.is_some_and(|file| file.sha256 == control.sha256);
         if is_same && let Some(known) = &self.manifest {
             let dropped = moment.logs.iter().map(|log| dropped_name(&log.mode)).collect::<Vec<_>>();
-            let kept = known.files.iter().filter(|file| !dropped.contains(&file.name));
+            let kept =
+                known.files.iter().filter(|file| file.name != STORE_LOG && !dropped.contains(&file.name));
             manifest.files.extend(kept.cloned());
         } else {
             manifest.files.push(self.put(CONTROL, &remote.control(&control)?)?);
             manifest.files.push(self.put(INDEX_SALT, &remote.salt()?)?);
         }
+        manifest.files.extend(self.follow_store_log(remote, log.as_ref())?);
         for log in &moment.logs {
             if let Some(dropped) = log.dropped_file().map_err(Stopped::Refused)? {
                 manifest.files.push(self.put(&dropped_name(&log.mode), &dropped)?);
@@ -163,6 +168,28 @@ impl Replica {
         self.open = open;
         self.publish(manifest)?;
         Ok(round)
+    }
+
+    /// The store log as the server has copied it, if that goes on from the one that this copy has.
+    fn follow_store_log(&self, remote: &Remote, log: Option<&CopyText>) -> Result<Option<FileText>, Stopped> {
+        let known = self.manifest.as_ref().and_then(|manifest| manifest.file(STORE_LOG));
+        let is_new = |log: &&CopyText| known.is_none_or(|known| known.sha256 != log.sha256);
+        let Some(log) = log.filter(is_new) else { return Ok(known.cloned()) };
+        let content = remote.log(log)?;
+        if let Some(known) = known {
+            let before = self.place.read_file(known).map_err(Stopped::Refused)?;
+            match signed_log::compare(self.place.path(), &before, &content).map_err(Stopped::Refused)? {
+                Compared::Continues => {}
+                // It is what the server will need.
+                Compared::Lost => return Ok(Some(known.clone())),
+                Compared::Other => {
+                    return Err(Stopped::Refused(
+                        "the signed log of the server is not a continuation of the one in this copy: it was restored, or has lost entries. The copy is unchanged and may have these entries: keep it, and use a new directory".into(),
+                    ));
+                }
+            }
+        }
+        self.put(STORE_LOG, &content).map(Some)
     }
 
     fn put(&self, name: &str, content: &[u8]) -> Result<FileText, Stopped> {

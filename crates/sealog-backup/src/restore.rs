@@ -6,7 +6,8 @@
 //!     begins anew
 //! t2  segments, control data and secrets are there and synced, with the high-water mark of the backup
 //! t3  the store was opened once: its heads are those of the backup, indexes are built, losses accepted, the
-//!     epoch of a promotion raised, records added
+//!     epoch of a promotion raised, records added, the signed log brought up to that of an old data directory
+//!     or marked as a copy
 //! t4  RESTORING is removed
 //! ```
 
@@ -44,6 +45,7 @@ use super::restore_target::{abandon, changed, prepare, release, remove};
 use super::rollback::{Behind, Known};
 use super::rollback_flags::{known_to, rollback_args};
 use super::shared::{EXIT_CODES, json_flag, quiet_flag};
+use super::signed_log::{self, Settled};
 use super::tail::{OLD_CONTROL, Tail};
 use super::verify::select;
 use super::{restore_check, stream};
@@ -151,6 +153,7 @@ pub(super) fn restore(matches: &ArgMatches, order: &Order<'_>) -> Result<ExitCod
         accept_damage,
         promotes,
         recover_from,
+        old_data: matches.get_many::<String>("old-data").into_iter().flatten().map(PathBuf::from).collect(),
         reason: given("reason").map(str::to_owned),
         allow_unsafe_storage: matches.get_flag("allow-unsafe-storage"),
         is_quiet: matches.get_flag("quiet"),
@@ -161,12 +164,12 @@ pub(super) fn restore(matches: &ArgMatches, order: &Order<'_>) -> Result<ExitCod
         // Nothing was restored yet, so the target is as it was found.
         Err(Refused { failure, is_begun: false }) => return Err(abandon(to, failure)),
     };
-    let Done { manifest, events, lost, recovered, epoch } = done;
+    let Done { manifest, events, lost, recovered, epoch, log } = done;
     if matches.get_flag("json") {
         let lost: Vec<String> = lost.iter().map(Behind::say).collect();
         println!(
             "{}",
-            json!({ "id": manifest.id, "made_at": manifest.made_at, "data_dir": to, "events": events, "chains": manifest.heads.len(), "rolled_back": lost, "not_known": known.not_known(), "recovered": recovered, "epoch": epoch })
+            json!({ "id": manifest.id, "made_at": manifest.made_at, "data_dir": to, "events": events, "chains": manifest.heads.len(), "rolled_back": lost, "not_known": known.not_known(), "recovered": recovered, "epoch": epoch, "signed_log": log })
         );
     } else {
         for behind in &lost {
@@ -183,6 +186,9 @@ pub(super) fn restore(matches: &ArgMatches, order: &Order<'_>) -> Result<ExitCod
             manifest.made_at,
             manifest.heads.len()
         );
+        if let Some(log) = &log {
+            log.say();
+        }
         if let Some(epoch) = epoch {
             println!(
                 "promoted to epoch {epoch}. Start the server on {}; the old primary must not accept events any more: keep it stopped, or set replication.peer on it",
@@ -211,6 +217,7 @@ struct Restore {
     place: Place,
     to: PathBuf,
     recover_from: Option<PathBuf>,
+    old_data: Vec<PathBuf>,
     accept_rollback: bool,
     accept_damage: bool,
     promotes: bool,
@@ -226,6 +233,8 @@ struct Done {
     recovered: Option<Recovered>,
     /// Of a promotion.
     epoch: Option<u64>,
+    /// Of a store with a signed log.
+    log: Option<Settled>,
 }
 
 /// What came from the old data directory.
@@ -309,10 +318,10 @@ impl Restore {
         let (recovered_ref, is_unread) = (recovered.as_ref(), !unread.is_empty());
         let bar = progress::waiting(self.is_quiet, "Opening the restored store");
         let reached = Reached { heads, lost: &lost, recovered: recovered_ref, is_unread };
-        let epoch = self.finish(&manifest, tail.as_ref(), &reached);
+        let finished = self.finish(&manifest, tail.as_ref(), &reached);
         bar.finish_and_clear();
-        let epoch = epoch.map_err(Failure::from).map_err(begun)?;
-        Ok(Done { manifest, events, lost, recovered, epoch })
+        let (epoch, log) = finished.map_err(Failure::from).map_err(begun)?;
+        Ok(Done { manifest, events, lost, recovered, epoch, log })
     }
 
     fn refuse_damage(&self, manifest: &Manifest, checked: &Checked) -> Result<(), Refused> {
@@ -528,7 +537,7 @@ impl Restore {
         manifest: &Manifest,
         tail: Option<&Tail>,
         reached: &Reached<'_>,
-    ) -> Result<Option<u64>, String> {
+    ) -> Result<(Option<u64>, Option<Settled>), String> {
         let Reached { heads, lost, .. } = reached;
         let projects = projects_of_copy(&self.to.join(CONTROL)).map_err(|error| error.to_string())?;
         // A chain of a project that the control data does not know would be made by its own acceptance, and
@@ -561,12 +570,17 @@ impl Restore {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let done = runtime.block_on(self.complete(&store, &control, manifest, reached, &accepted));
+        let done = done.and_then(|epoch| {
+            let made = if self.promotes { "promoted" } else { "restored" };
+            let why = format!("this store was {made} from the backup of {}", manifest.made_at);
+            Ok((epoch, signed_log::settle(&store, &self.old_data, &why)?))
+        });
         store.close();
         drop(control);
         drop(store);
-        let epoch = done?;
+        let done = done?;
         self.unmark().map_err(|error| format!("{}: {error}", self.to.display()))?;
-        Ok(epoch)
+        Ok(done)
     }
 
     async fn complete(

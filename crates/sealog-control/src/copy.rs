@@ -20,6 +20,11 @@ impl Control {
     pub fn copy_to(&self, path: &Path) -> Result<BTreeSet<ProjectId>, StoreError> {
         durable(self.database.copy_to(path), path)
     }
+
+    /// Whether the disk has room for so many bytes beside what events and changes of access need. Blocks.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.database.has_room(bytes)
+    }
 }
 
 /// As [`Control::copy_to`], for a program that is not the server that has the data directory open: it copies

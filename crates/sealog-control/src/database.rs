@@ -51,6 +51,11 @@ impl Database {
         File::open(directory, &dir, schema).map(Box::new).map(Driver::Sqlite).map(Database::over)
     }
 
+    /// A copy of a file, which no other process has open.
+    pub fn of_copy(path: &Path, schema: &Schema) -> Result<Database, OpenError> {
+        File::of_copy(path, schema).map(Box::new).map(Driver::Sqlite).map(Database::over)
+    }
+
     pub fn on_postgres(sessions: Sessions, schema: &Schema) -> Result<Database, OpenError> {
         Tables::open(sessions, schema).map(Driver::Postgres).map(Database::over)
     }

@@ -66,6 +66,15 @@ impl File {
         })
     }
 
+    /// A copy that this process has for itself, brought up to the schema.
+    pub(crate) fn of_copy(path: &Path, schema: &Schema) -> Result<File, OpenError> {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let db = open_file(dir, path, schema, Locking::Shared);
+        let db = db.map_err(|error| error.of(schema, path.to_owned()))?;
+        let inner = Mutex::new(Inner { db, failed: None, reserve: None });
+        Ok(File { inner, directory: None, path: path.to_owned(), locking: Locking::Shared })
+    }
+
     /// In `dir`, which is the directory or a folder in it.
     pub(crate) fn open(directory: &Directory, dir: &Path, schema: &Schema) -> Result<File, OpenError> {
         let path = dir.join(format!("{}.db", schema.name));

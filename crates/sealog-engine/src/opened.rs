@@ -9,7 +9,7 @@ use sealog_store::embedded::{self, EmbeddedStore};
 use sealog_store::postgres::{self, PostgresStore};
 use sealog_store::world::{SystemWorld, World};
 use sealog_store::{Store, StoreError};
-use sealog_tlog::log::Settings as TrustSettings;
+use sealog_tlog::log::{Settings as TrustSettings, StoreLog};
 use sealog_tlog::trees::Trees;
 
 use crate::restoring_mark;
@@ -178,6 +178,25 @@ impl Opened {
         let trees = trees.map_err(|error| cannot(error.to_string(), error.may_pass()))?;
         Trust::open(trees, (self.store(), Arc::clone(&self.control)), known, settings, world, begins)
             .map_err(|error| cannot(error.to_string(), error.may_pass()))
+    }
+
+    /// Its signed log alone, for a program that copies it; None where there is none, unless it is to be made.
+    /// Blocks.
+    pub fn store_log(&self, make: bool) -> Result<Option<StoreLog>, Unopened> {
+        let log = match &self.kind {
+            Kind::Embedded(store) => match store.directory() {
+                Some(directory) if make || StoreLog::is_in(directory) => StoreLog::in_directory(directory),
+                _ => return Ok(None),
+            },
+            Kind::Postgres(store) => StoreLog::on_postgres(store),
+        };
+        log.map(Some).map_err(|error| Unopened {
+            what: "the signed log",
+            problem: error.to_string(),
+            may_pass: error.may_pass(),
+            locked: false,
+            is_setting: false,
+        })
     }
 
     pub fn control(&self) -> &Arc<Control> {

@@ -298,6 +298,13 @@ impl Trust {
         Ok(())
     }
 
+    /// Goes on from a copied log, of which the operator knows that nothing newer was signed. Blocks.
+    pub fn accept_copy(&self, reason: &str) -> Result<(), SignerError> {
+        let accepted = self.signer.accept_copy(reason);
+        self.tell_store();
+        accepted
+    }
+
     /// Begins a new log that names the previous one, under new keys. Blocks.
     pub fn new_log(&self) -> Result<(), SignerError> {
         self.signer.new_log()?;

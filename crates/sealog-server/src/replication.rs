@@ -36,6 +36,7 @@ pub(crate) fn add(router: Router<Arc<App>>, app: &App) -> Router<Arc<App>> {
         .route(&format!("{BEGINNING}replication/moment"), get(moment))
         .route(&format!("{BEGINNING}replication/salt"), get(salt))
         .route(&format!("{BEGINNING}replication/control/{{sha256}}"), get(control))
+        .route(&format!("{BEGINNING}replication/log/{{sha256}}"), get(log))
         .route(&format!("{BEGINNING}replication/segments/{{mode}}/{{number}}"), get(segment))
 }
 
@@ -61,6 +62,14 @@ async fn control(State(app): State<Arc<App>>, Path(sha256): Path<String>, uri: U
     let answer = async {
         let Stretch { from, to } = stretch(&uri)?;
         found(service(&app)?.control(&sha256, from, to).await)
+    };
+    respond::into_router(answer.await)
+}
+
+async fn log(State(app): State<Arc<App>>, Path(sha256): Path<String>, uri: Uri) -> Response {
+    let answer = async {
+        let Stretch { from, to } = stretch(&uri)?;
+        found(service(&app)?.log(&sha256, from, to).await)
     };
     respond::into_router(answer.await)
 }

@@ -75,22 +75,34 @@ fn rotate_key_command() -> Command {
 }
 
 fn recover_command() -> Command {
-    let command = Command::new("recover").about("Go on from another copy of the log after a rollback");
+    let command = Command::new("recover").about("Go on after a rollback, a restore or a promotion");
     let command = command.long_about(
-        "Go on from another copy of the log after a rollback. The copy has the entries that this store \
-         lost: of another server, a backup, or an auditor who keeps the log.\n\n\
+        "Go on after a rollback, a restore or a promotion, from another copy of the log (--from). The copy \
+         has the entries that this store lost: of another server, a backup, or an auditor who keeps the \
+         log.\n\n\
          The command verifies the copy: its checkpoint must be signed by a key of this log, its entries must \
          lead to it, and must begin with those that are here. It adds the missing entries, then an entry \
          that declares the restore, with the reason. Events that were lost stay lost.\n\n\
+         A store that was restored, promoted or copied does not sign (state `copied`), because its source may \
+         have signed more than the copy has. If you know that it signed nothing more, because it was stopped \
+         before the copy was made, give --nothing-newer instead of --from. If it did, two signed sizes will \
+         contradict each other, and every auditor who has both can prove it. The command refuses where the \
+         state copy proves more.\n\n\
          If the copy does not fit, the command changes nothing and exits with 1, or with 2 if it cannot be \
          read.",
     );
-    let from = Arg::new("from").long("from").value_name("URL|DIR").required(true);
+    let from = Arg::new("from").long("from").value_name("URL|DIR").required_unless_present("nothing-newer");
+    let nothing_newer = Arg::new("nothing-newer").long("nothing-newer").action(ArgAction::SetTrue);
     let reason = Arg::new("reason").long("reason").value_name("TEXT").required(true);
     below(command)
         .arg(from.help(
             "The copy: a directory or URL with `checkpoint` and `tile/entries/`, such as https://log.example.org/tlog/v1/store",
         ))
+        .arg(
+            nothing_newer
+                .conflicts_with("from")
+                .help("Go on from the copy that this store has: the source signed nothing after it was made"),
+        )
         .arg(reason.help("Why, in one line; an entry of the log, which is public"))
         .arg(quiet_flag())
 }
@@ -122,15 +134,17 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         "init" => trust::Request::Init,
         "rotate-key" => trust::Request::Rotate { service: text("role") == "service" },
         "recover" => {
-            let from = text("from");
+            let from = matches.get_one::<String>("from");
             let is_quiet = matches.get_flag("quiet");
-            let dir = match from.contains("://") {
-                true => fetched.insert(Fetched::from(from, &settings.data_dir, is_quiet)?).0.clone(),
-                false => PathBuf::from(from),
+            let dir = match from {
+                Some(url) if url.contains("://") => {
+                    Some(fetched.insert(Fetched::from(url, &settings.data_dir, is_quiet)?).0.clone())
+                }
+                dir => dir.map(PathBuf::from),
             };
             // A server has another working directory.
-            let dir = dir.canonicalize().map_err(|error| Failure::of_path(&dir, &error))?;
-            trust::Request::Recover { dir, reason: text("reason").clone() }
+            let dir = dir.map(|dir| dir.canonicalize().map_err(|error| Failure::of_path(&dir, &error)));
+            trust::Request::Recover { dir: dir.transpose()?, reason: text("reason").clone() }
         }
         "new-log" => trust::Request::NewLog,
         _ => trust::Request::Status,

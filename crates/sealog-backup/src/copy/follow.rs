@@ -2,9 +2,10 @@
 //! before.
 //!
 //! ```text
-//! t0  the heads of all chains are read
+//! t0  the end of the signed log is read, then the heads of all chains
 //! t1  the events of each chain that has grown are copied, with their idempotency keys, and synced
 //! t2  the accounts are copied, now and then and whenever there is a new chain
+//! t3  the signed log is copied up to what was read at t0, in which no event is that came later
 //! ```
 //! A kill in between leaves a store that has the beginning of each chain; the next run goes on from there.
 //! Accounts come last, so that no event is there whose project is not.
@@ -29,6 +30,7 @@ use super::chains::{
     of_chain,
 };
 use super::trouble::{Kind, Trouble};
+use crate::signed_log::Following;
 
 /// Chains that are copied at a time: many small ones wait for the disk together.
 const AT_ONCE: usize = 16;
@@ -41,6 +43,7 @@ const ACCOUNTS_REST: u32 = 20;
 pub(crate) struct Follower {
     from: Opened,
     to: Opened,
+    log: Following,
     runtime: tokio::runtime::Runtime,
     /// What the copy has.
     known: BTreeMap<ChainId, Head>,
@@ -59,13 +62,15 @@ impl Follower {
         let runtime = runtime.map_err(|error| Trouble::new(Kind::Target, error.to_string()))?;
         let (known, accounts) = runtime.block_on(begin(&from, &to))?;
         let (left_out, accounts_due) = (BTreeSet::new(), Instant::now());
-        Ok(Follower { from, to, runtime, known, left_out, accounts, accounts_due })
+        let log = Following::open(&from, &to)?;
+        Ok(Follower { from, to, log, runtime, known, left_out, accounts, accounts_due })
     }
 
     /// Brings the copy up to what is durable now. How many events have come.
     pub(crate) fn look(&mut self, bar: &ProgressBar) -> Result<u64, Trouble> {
-        let Follower { from, to, runtime, known, left_out, accounts, accounts_due } = self;
-        runtime.block_on(async {
+        let Follower { from, to, log, runtime, known, left_out, accounts, accounts_due } = self;
+        let outline = log.look()?;
+        let events = runtime.block_on(async {
             let before = (known.len(), events_of(known));
             copy_grown(&from.store(), &to.store(), known, left_out, bar).await?;
             if known.len() > before.0 || *accounts_due <= Instant::now() {
@@ -73,8 +78,10 @@ impl Follower {
                 copy_accounts(from, to, accounts).await?;
                 *accounts_due = Instant::now() + ACCOUNTS_EVERY.max(begun.elapsed() * ACCOUNTS_REST);
             }
-            Ok(events_of(known) - before.1)
-        })
+            Ok::<_, Trouble>(events_of(known) - before.1)
+        })?;
+        outline.map_or(Ok(()), |outline| log.follow(outline))?;
+        Ok(events)
     }
 
     pub(crate) fn events(&self) -> u64 {

@@ -14,12 +14,14 @@ use sealog_cli::exit::{EXIT_CODES, Failure};
 use sealog_engine::{Opened, Place};
 use sealog_service::Secret;
 use serde_json::json;
+use tokio::runtime::Runtime;
 
 use self::accounts::{REPLACE_ACCOUNTS, check_accounts};
 use self::chains::{Copied, check_events, copy_events};
 use self::trouble::{Kind, Trouble};
 
 use crate::shared::{json_flag, quiet_flag, unopened};
+use crate::signed_log::Copying;
 
 pub fn command() -> Command {
     let store = |name: &'static str, help: &'static str| {
@@ -33,7 +35,9 @@ pub fn command() -> Command {
              The command copies events as they were sealed and verifies each against the previous one before \
              it writes it. At the end the heads of all chains match, so every hash does. Valid idempotency \
              keys are copied with their events, so a retry after the copy gets the same response as before. \
-             Accounts, keys, sessions and queued mail are copied too.\n\n\
+             Accounts, keys, sessions and queued mail are copied too. So is the signed log, without the keys \
+             that sign: the target signs nothing until its state copy, or `sealog trust recover`, excludes \
+             that the source signed more.\n\n\
              The target must be empty or hold an earlier copy of the same store; the command then resumes. \
              It checks this before it writes: every chain of the target is a prefix of the source's, and no \
              account in the target is newer. Stop the servers of both stores first; or copy once while they \
@@ -60,14 +64,19 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let to = open(given("to")).map_err(at("to"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let copied = runtime.block_on(copy(&from, &to, matches));
+    let copied = copy_all(&runtime, &from, &to, matches);
     from.close();
     to.close();
-    let Copied { events, chains } = copied?;
+    let (Copied { events, chains }, entries) = copied?;
     if matches.get_flag("json") {
         println!("{}", json!({ "events": events, "chains": chains }));
     } else if !matches.get_flag("quiet") {
         println!("copied {events} events; {chains} chains end with the same hash in both stores");
+        if let Some(entries) = entries {
+            println!(
+                "copied the signed log with {entries} new entries, without keys; the target signs nothing before `sealog trust recover`, or with the state copy of the source"
+            );
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -93,6 +102,24 @@ fn prefixed(place: impl std::fmt::Display, failure: &Failure) -> Failure {
     Failure::new(failure.exit, format!("{place}: {}", failure.message))
 }
 
+/// The events, between the two halves of the signed log.
+fn copy_all(
+    runtime: &Runtime,
+    from: &Opened,
+    to: &Opened,
+    matches: &ArgMatches,
+) -> Result<(Copied, Option<u64>), Trouble> {
+    let log = Copying::begin(from, to).map_err(unwritten)?;
+    let copied = runtime.block_on(copy(from, to, matches))?;
+    let entries = log.map(|log| log.finish(to)).transpose()?;
+    Ok((copied, entries))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn unwritten(trouble: Trouble) -> Trouble {
+    Trouble::new(trouble.kind, format!("{}. The target is unchanged", trouble.message))
+}
+
 /// Whoever mixes up the two stores must not lose one of them: both are checked before anything is written.
 async fn copy(from: &Opened, to: &Opened, matches: &ArgMatches) -> Result<Copied, Trouble> {
     let replace_accounts = matches.get_flag(REPLACE_ACCOUNTS);
@@ -105,9 +132,6 @@ async fn copy(from: &Opened, to: &Opened, matches: &ArgMatches) -> Result<Copied
         );
         check_accounts(&source, &target, goes_on || replace_accounts)?;
         Ok::<_, Trouble>((source != target).then_some(source))
-    };
-    let unwritten = |trouble: Trouble| {
-        Trouble::new(trouble.kind, format!("{}. The target is unchanged", trouble.message))
     };
     let accounts = checked.await.map_err(unwritten)?;
     if let Some(accounts) = accounts {

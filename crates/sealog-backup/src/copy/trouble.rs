@@ -23,26 +23,26 @@ pub(crate) enum Kind {
 }
 
 impl Trouble {
-    pub(super) fn new(kind: Kind, message: impl Into<String>) -> Trouble {
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Trouble {
         Trouble { kind, message: message.into() }
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-    pub(super) fn source(error: StoreError) -> Trouble {
+    pub(crate) fn source(error: StoreError) -> Trouble {
         Trouble::new(Kind::Source, error.to_string())
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-    pub(super) fn target(error: StoreError) -> Trouble {
+    pub(crate) fn target(error: StoreError) -> Trouble {
         Trouble::new(Kind::Target, error.to_string())
     }
 
-    pub(super) fn broken(problem: impl Into<String>) -> Trouble {
+    pub(crate) fn broken(problem: impl Into<String>) -> Trouble {
         Trouble::new(Kind::Broken, problem)
     }
 
     /// What to say of a target that is not the beginning of the source.
-    pub(super) fn wrong_way(problem: &str) -> Trouble {
+    pub(crate) fn wrong_way(problem: &str) -> Trouble {
         Trouble::new(
             Kind::Usage,
             format!(
@@ -51,7 +51,7 @@ impl Trouble {
         )
     }
 
-    pub(super) fn prefixed(self, place: impl std::fmt::Display) -> Trouble {
+    pub(crate) fn prefixed(self, place: impl std::fmt::Display) -> Trouble {
         Trouble { message: format!("{place}: {}", self.message), ..self }
     }
 }

@@ -28,6 +28,8 @@ const TRIES: usize = 10;
 pub const HANDED_OVER: &str = "backup.tmp";
 /// Beneath that: the copy of the control data that replicas read.
 pub const FOR_REPLICAS: &str = "replicas";
+/// Likewise, of the store log.
+pub const LOG_FOR_REPLICAS: &str = "replicas-log";
 /// The copy of the control data, in the directory that was asked for.
 pub const CONTROL_FILE: &str = "control.db";
 

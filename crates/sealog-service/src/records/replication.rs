@@ -2,11 +2,12 @@
 //! seen to it that it is the operator.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use sealog_control::Control;
 use sealog_core::id::Mode;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::records::copies::{self, CONTROL_FILE, FOR_REPLICAS, HANDED_OVER};
+use crate::records::copies::{self, CONTROL_FILE, FOR_REPLICAS, HANDED_OVER, LOG_FOR_REPLICAS};
 
 /// Longest answer with bytes of a file.
 pub const PIECE_BYTES_MAX: usize = 4 << 20;
@@ -25,18 +26,27 @@ const AT_ONCE: usize = 2;
 /// Times of files are not exact: a file that was changed more recently than this may be changed again without
 /// a trace.
 const SETTLED: Duration = Duration::from_secs(2);
+/// The store log, and how it is named in its folder.
+const LOG_FILE: &str = "trust/log.db";
+const LOG_COPY: &str = "log.db";
+/// The store log is copied as a whole and changes with each snapshot, so it rests this many times as long as
+/// a copy took.
+const LOG_REST: u32 = 20;
+/// After a copy that could not be made.
+const LOG_RETRY: Duration = Duration::from_secs(60);
 
 /// The server's side of replication.
 pub struct Replication {
     store: Arc<dyn Store>,
     control: Arc<Control>,
     kept: Mutex<Option<Kept>>,
+    log: Mutex<LogCopy>,
     /// Copies that were begun.
     copies: AtomicU64,
     turns: Semaphore,
 }
 
-/// The copy of the control data that replicas read now.
+/// The copy of the control data, or of the store log, that replicas read now.
 #[derive(Clone, Debug)]
 struct Kept {
     sha256: String,
@@ -46,21 +56,36 @@ struct Kept {
     of: Option<Traces>,
 }
 
+impl Kept {
+    fn to_json(&self) -> Value {
+        json!({ "sha256": self.sha256, "bytes": self.bytes })
+    }
+}
+
+/// Of the store log.
+#[derive(Debug, Default)]
+struct LogCopy {
+    kept: Option<Kept>,
+    rests_until: Option<Instant>,
+}
+
 type Traces = Vec<Option<(u64, SystemTime)>>;
 
 impl Replication {
     /// Nothing for a store that is a database.
     pub fn new(store: Arc<dyn Store>, control: Arc<Control>) -> Option<Replication> {
         store.segments()?;
-        let (kept, copies) = (Mutex::default(), AtomicU64::new(0));
-        Some(Replication { store, control, kept, copies, turns: Semaphore::new(AT_ONCE) })
+        let (kept, log, copies) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
+        Some(Replication { store, control, kept, log, copies, turns: Semaphore::new(AT_ONCE) })
     }
 
-    /// A moment of the store, with the digest of the control data that belongs to it.
+    /// A moment of the store, with the digest of the control data that belongs to it, and of the store log.
     pub async fn moment(&self) -> Result<Value, StoreError> {
-        let mut kept = self.kept.lock().await;
         let data_dir = self.data_dir()?;
-        let before = traces(&data_dir);
+        // Before the events, so that what it says of events is of events that the moment has.
+        let log = self.copied_log(&data_dir).await?;
+        let mut kept = self.kept.lock().await;
+        let before = traces(&data_dir, CONTROL_FILE);
         let unchanged =
             kept.clone().filter(|kept| kept.of.is_some() && kept.of == before && kept.path.is_file());
         let (moment, now) = match unchanged {
@@ -76,9 +101,40 @@ impl Replication {
             }
         };
         let mut answer = moment;
-        answer["control"] = json!({ "sha256": now.sha256, "bytes": now.bytes });
+        answer["control"] = now.to_json();
+        answer["log"] = log.map_or(Value::Null, |log| log.to_json());
         *kept = Some(now);
         Ok(answer)
+    }
+
+    /// The newest copy of the store log. None for a store without one, and where none can be made, such as on
+    /// a full disk: replicas keep the one that they have, and miss no events for it.
+    async fn copied_log(&self, data_dir: &Path) -> Result<Option<Kept>, StoreError> {
+        let mut log = self.log.lock().await;
+        let (from, before) = (data_dir.join(LOG_FILE), traces(data_dir, LOG_FILE));
+        let is_same = |kept: &Kept| kept.path.is_file() && kept.of.is_some() && kept.of == before;
+        let rests = log.rests_until.is_some_and(|until| Instant::now() < until);
+        if !from.is_file() || rests || log.kept.as_ref().is_some_and(is_same) {
+            return Ok(log.kept.clone());
+        }
+        let number = self.copies.fetch_add(1, Ordering::Relaxed);
+        let dir = data_dir.join(HANDED_OVER).join(LOG_FOR_REPLICAS);
+        let (begun, control) = (Instant::now(), Arc::clone(&self.control));
+        let copied = self.off_loop(move || {
+            let bytes = fs::metadata(&from).map_or(0, |file| file.len());
+            if !control.has_room(bytes) {
+                return Err(StoreError::NoRoom);
+            }
+            let path = begin(&dir, number)?.join(LOG_COPY);
+            sealog_control::copy_of_file(&from, &path)?;
+            keep(&path, before)
+        });
+        let copied = copied.await?.inspect_err(|error| {
+            tracing::warn!(%error, "cannot copy the signed log for replicas; they keep the one that they have");
+        });
+        let rest = if copied.is_ok() { begun.elapsed() * LOG_REST } else { LOG_RETRY };
+        *log = LogCopy { kept: copied.ok(), rests_until: Some(Instant::now() + rest) };
+        Ok(log.kept.clone())
     }
 
     /// The logs alone.
@@ -108,10 +164,25 @@ impl Replication {
 
     /// Bytes of the copy of the control data with this digest; nothing if there is another one by now.
     pub async fn control(&self, sha256: &str, from: u64, to: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let kept = self.kept.lock().await.clone();
+        self.copy(kept, sha256, from, to).await
+    }
+
+    /// Likewise, of the store log.
+    pub async fn log(&self, sha256: &str, from: u64, to: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let kept = self.log.lock().await.kept.clone();
+        self.copy(kept, sha256, from, to).await
+    }
+
+    async fn copy(
+        &self,
+        kept: Option<Kept>,
+        sha256: &str,
+        from: u64,
+        to: u64,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
         let _turn = self.turns.acquire().await.map_err(|_| StoreError::Closing)?;
-        let kept = self.kept.lock().await;
-        let Some(path) = kept.as_ref().filter(|kept| kept.sha256 == sha256).map(|kept| kept.path.clone())
-        else {
+        let Some(path) = kept.filter(|kept| kept.sha256 == sha256).map(|kept| kept.path) else {
             return Ok(None);
         };
         let length = length(from, to);
@@ -179,14 +250,14 @@ fn begin(all: &Path, number: u64) -> Result<PathBuf, StoreError> {
     Ok(dir)
 }
 
-/// What the files of the control data look like; nothing if they were changed a moment ago.
-fn traces(data_dir: &Path) -> Option<Traces> {
+/// What the files of a database look like; nothing if they were changed a moment ago.
+fn traces(data_dir: &Path, file: &str) -> Option<Traces> {
     let now = SystemTime::now();
-    let trace = |name: &str| {
+    let trace = |name: String| {
         let found = fs::metadata(data_dir.join(name)).ok()?;
         Some((found.len(), found.modified().ok()?))
     };
-    let traces: Traces = [CONTROL_FILE, "control.db-wal"].into_iter().map(trace).collect();
+    let traces: Traces = [file.to_owned(), format!("{file}-wal")].into_iter().map(trace).collect();
     let is_settled = |(_, at): &(u64, SystemTime)| now.duration_since(*at).is_ok_and(|age| age > SETTLED);
     traces.iter().flatten().all(is_settled).then_some(traces)
 }
@@ -194,11 +265,20 @@ fn traces(data_dir: &Path) -> Option<Traces> {
 /// Under a name that a copy which is made later does not take.
 fn keep(path: &Path, of: Option<Traces>) -> Result<Kept, StoreError> {
     let failed = |error: std::io::Error| StoreError::Control(format!("{}: {error}", path.display()));
-    let content = fs::read(path).map_err(failed)?;
-    let sha256 = hex::encode(Sha256::digest(&content));
+    let (mut hasher, mut bytes) = (Sha256::new(), 0);
+    let (mut file, mut piece) = (fs::File::open(path).map_err(failed)?, vec![0; 1 << 20]);
+    loop {
+        let count = file.read(&mut piece).map_err(failed)?;
+        if count == 0 {
+            break;
+        }
+        hasher.update(&piece[..count]);
+        bytes += count as u64;
+    }
+    let sha256 = hex::encode(hasher.finalize());
     let named = path.with_file_name(&sha256);
     fs::rename(path, &named).map_err(failed)?;
-    Ok(Kept { sha256, bytes: content.len() as u64, path: named, of })
+    Ok(Kept { sha256, bytes, path: named, of })
 }
 
 #[cfg(test)]

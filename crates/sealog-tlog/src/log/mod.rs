@@ -5,6 +5,7 @@
 //! snapshots; [`Signer::step`] is a round of the supervised loop. [`TreeHead`]s come from a [`HeadSource`],
 //! the builder of the trees. `docs/adr/0039-one-signed-log.md` gives the reasons.
 
+mod carry;
 mod copied;
 pub mod keys;
 mod reads;
@@ -15,6 +16,7 @@ mod state_copy;
 mod store_log;
 mod thin;
 
+pub use carry::{CarryError, Outline};
 pub use copied::Copied;
 pub use keys::is_origin;
 pub use reads::{AtSnapshot, Found, HeadProof, PublishedHead, Signed, TRIES_MAX};

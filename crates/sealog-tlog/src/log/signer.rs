@@ -28,6 +28,7 @@ use sealog_trust::entry::{Entry, KeyChange, Role};
 use sealog_trust::merkle::{leaf_hash, root_of};
 use sealog_trust::note::{Note, SigningKey, VerifierKey};
 
+use super::carry::INCOMPLETE;
 use super::keys::{KeyError, KeyFile, Origin, new_key};
 use super::reads::Signed;
 use super::state_copy::{CopyError, StateCopy};
@@ -79,6 +80,8 @@ pub enum State {
     NotBegun,
     /// There was a log and it is gone.
     Lost(String),
+    /// The log is a copy, which may lack trees that were signed.
+    Copied(String),
     /// There is proof that a larger or another tree was signed. Events are refused until an operator decides.
     RolledBack(String),
 }
@@ -90,7 +93,9 @@ impl State {
             State::NoKey(_) | State::NotBegun => {
                 tracing::info!(state = %self, "this server does not sign the store log");
             }
-            State::Lost(_) => tracing::error!(state = %self, "signing stopped; events are accepted"),
+            State::Lost(_) | State::Copied(_) => {
+                tracing::error!(state = %self, "signing stopped; events are accepted");
+            }
             State::RolledBack(_) => tracing::error!(state = %self, "signing stopped; events are rejected"),
         }
     }
@@ -102,15 +107,16 @@ impl State {
             State::NoKey(_) => "no_key",
             State::NotBegun => "not_begun",
             State::Lost(_) => "lost",
+            State::Copied(_) => "copied",
             State::RolledBack(_) => "rolled_back",
         }
     }
 
-    pub const NAMES: [&'static str; 5] = ["signing", "no_key", "not_begun", "lost", "rolled_back"];
+    pub const NAMES: [&'static str; 6] = ["signing", "no_key", "not_begun", "lost", "copied", "rolled_back"];
 
     /// Whether an operator has to do something.
     pub fn is_trouble(&self) -> bool {
-        matches!(self, State::Lost(_) | State::RolledBack(_))
+        matches!(self, State::Lost(_) | State::Copied(_) | State::RolledBack(_))
     }
 
     /// Whether appends have to be refused.
@@ -128,6 +134,10 @@ impl fmt::Display for State {
             State::Lost(why) => write!(
                 f,
                 "the store log is lost: {why}; restore trust/log.db, or begin a new log with `sealog trust new-log`"
+            ),
+            State::Copied(why) => write!(
+                f,
+                "not signing, since newer entries may have been signed: {why}; run `sealog trust recover`"
             ),
             State::RolledBack(why) => write!(
                 f,
@@ -382,16 +392,28 @@ impl Signer {
         if let Some(why) = self.own_signature_misfits(&place)? {
             return Ok(State::RolledBack(why));
         }
-        if let Some(why) = self.check_copy_at_start(&place)? {
+        let found = self.read_copy_at_start()?;
+        if let Some(why) = found.as_ref().map_or(Ok(None), |found| self.copy_misfits(&place, found))? {
             return Ok(State::RolledBack(why));
         }
-        if let Some(signed) = self.log.newest()? {
-            self.note_signed(&place, &signed);
+        let signed = self.log.newest()?;
+        if let Some(signed) = &signed {
+            self.note_signed(&place, signed);
         }
-        Ok(match self.signing_keys()? {
-            Err(missing) => State::NoKey(missing),
-            Ok(_) => State::Signing,
-        })
+        if let Err(missing) = self.signing_keys()? {
+            return Ok(State::NoKey(missing));
+        }
+        if let Some(why) = self.log.copied()? {
+            let signed_size = signed.map_or(0, |signed| signed.tree.size);
+            if why == INCOMPLETE || !found.is_some_and(|found| excludes_newer(&found, &place, signed_size)) {
+                return Ok(State::Copied(why));
+            }
+            tracing::info!(
+                "the state copy shows that this copy of the store log lacks nothing that was signed"
+            );
+            self.log.mark_copied(None)?;
+        }
+        Ok(State::Signing)
     }
 
     fn start_without_log(&self) -> Result<State, SignerError> {
@@ -476,7 +498,7 @@ impl Signer {
         let genesis = self.make_genesis(origin, true)?;
         self.probe.reached(Moment::KeysPrepared)?;
         if !self.log.begin(&genesis, self.world.now_ms(), before.as_ref())? {
-            return Err(SignerError::Refused("the store log moved on meanwhile; try again".into()));
+            return Err(moved());
         }
         self.probe.reached(Moment::Begun)?;
         self.finish_keys()?;
@@ -498,10 +520,8 @@ impl Signer {
     pub fn recover(&self, note: &[u8], entries: &[Vec<u8>], reason: &str) -> Result<(), SignerError> {
         let _deciding = lock(&self.deciding);
         let refused = |why: &str| SignerError::Refused(why.to_owned());
-        let declared = Entry::Restore { time_ms: 0, index: 0, reason: reason.to_owned() };
-        if declared.to_text().is_none() {
-            return Err(refused("the reason must be one line of printable text"));
-        }
+        check_reason(reason)?;
+        self.refuse_incomplete()?;
         let place = self.known_place()?;
         if let Err(missing) = self.signing_keys()? {
             return Err(refused(&missing));
@@ -541,12 +561,40 @@ impl Signer {
                 )));
             }
         }
-        let moved = || refused("the store log moved on meanwhile; try again");
         self.log.append_copied(&place, missing)?.ok_or_else(moved)?;
+        self.declare_and_sign(reason)
+    }
+
+    /// Goes on from a copied log as it is: `sealog trust recover --nothing-newer`. The operator answers for
+    /// it that nothing was signed after the copy was made, and the log says so in public.
+    pub fn accept_copy(&self, reason: &str) -> Result<(), SignerError> {
+        let _deciding = lock(&self.deciding);
+        check_reason(reason)?;
+        self.refuse_incomplete()?;
+        // What the state copy proves is found out anew: no word of an operator replaces it.
+        let state = self.start()?;
+        if !matches!(state, State::Copied(_)) {
+            let why = format!("the log is not a copy that waits for this: {state}");
+            *lock(&self.state) = state;
+            return Err(SignerError::Refused(why));
+        }
+        self.declare_and_sign(reason)
+    }
+
+    /// The last step of a recovery.
+    fn declare_and_sign(&self, reason: &str) -> Result<(), SignerError> {
         let place = self.known_place()?;
         self.log.declare_restore(&place, reason, None, self.world.now_ms())?.ok_or_else(moved)?;
+        self.log.mark_copied(None)?;
         *lock(&self.state) = State::Signing;
         self.sign().map(drop)
+    }
+
+    fn refuse_incomplete(&self) -> Result<(), SignerError> {
+        match self.log.copied()? {
+            Some(why) if why == INCOMPLETE => Err(SignerError::Refused(why)),
+            _ => Ok(()),
+        }
     }
 
     /// Says in the log that a chain goes on shorter, since the loss of its last events was accepted. The next
@@ -697,11 +745,11 @@ impl Signer {
         })
     }
 
-    fn check_copy_at_start(&self, place: &Place) -> Result<Option<String>, SignerError> {
+    fn read_copy_at_start(&self) -> Result<Option<Checkpoint>, SignerError> {
         let Some(copy) = &self.settings.state_copy else { return Ok(None) };
-        let Some(found) = copy.hold()?.read()? else { return Ok(None) };
-        *lock(&self.copy_seen) = true;
-        self.copy_misfits(place, &found)
+        let found = copy.hold()?.read()?;
+        *lock(&self.copy_seen) |= found.is_some();
+        Ok(found)
     }
 
     /// Why nobody can know whether this store was rolled back. A server that does not sign knows nothing of
@@ -881,7 +929,6 @@ impl Signer {
         keys.push(made);
         file.prepare(&keys)?;
         self.probe.reached(Moment::KeysPrepared)?;
-        let moved = || SignerError::Refused("the store log moved on meanwhile; try again".into());
         let now_ms = self.world.now_ms();
         self.log.change_key(&place, KeyChange::Add, role, &public, now_ms)?.ok_or_else(moved)?;
         self.probe.reached(Moment::Begun)?;
@@ -935,6 +982,24 @@ impl Signer {
         let since = self.world.now_ms().saturating_sub(self.signed_ms.load(Ordering::Relaxed));
         interval.saturating_sub(Duration::from_millis(since))
     }
+}
+
+fn moved() -> SignerError {
+    SignerError::Refused("the store log moved on meanwhile; try again".into())
+}
+
+/// It becomes a line of an entry.
+fn check_reason(reason: &str) -> Result<(), SignerError> {
+    match (Entry::Restore { time_ms: 0, index: 0, reason: reason.to_owned() }).to_text() {
+        Some(_) => Ok(()),
+        None => Err(SignerError::Refused("the reason must be one line of printable text".into())),
+    }
+}
+
+/// Whether a state copy that fits the log proves that no larger tree was signed. One that has less than what
+/// the log shows as signed is not the copy that its signer wrote: a file that was left on another machine.
+fn excludes_newer(found: &Checkpoint, place: &Place, signed_size: u64) -> bool {
+    found.origin == place.origin && found.size >= signed_size
 }
 
 fn checkpoint(place: &Place) -> Checkpoint {

@@ -4,6 +4,7 @@
 //! All calls block. Event loops must not make them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use sealog_control::OpenError;
@@ -124,10 +125,19 @@ pub struct Place {
     pub heads_ms: u64,
 }
 
-struct State {
-    place: Place,
-    range: CompactRange,
-    blind: Vec<u8>,
+pub(super) struct State {
+    pub place: Place,
+    pub range: CompactRange,
+    pub blind: Vec<u8>,
+}
+
+impl State {
+    /// Of a log without an entry yet.
+    pub(super) fn empty(log: u64, origin: String, time_ms: u64, blind: Vec<u8>) -> State {
+        let tree = Tree { size: 0, root: EMPTY_ROOT };
+        let place = Place { log, origin, tree, time_ms, heads_index: None, heads_ms: 0 };
+        State { place, range: CompactRange::default(), blind }
+    }
 }
 
 /// A key that an entry added.
@@ -181,8 +191,18 @@ impl StoreLog {
         Database::in_folder(directory, FOLDER, &LOG).map(Arc::new).map(StoreLog::over)
     }
 
+    /// Whether a directory has a log, or had one.
+    pub fn is_in(directory: &Directory) -> bool {
+        directory.path().join(FOLDER).join(format!("{}.db", LOG.name)).is_file()
+    }
+
     pub fn on_postgres(store: &PostgresStore) -> Result<StoreLog, OpenError> {
         Database::on_postgres(store.sessions(CONNECTIONS), &LOG).map(Arc::new).map(StoreLog::over)
+    }
+
+    /// In a copy of `trust/log.db`, which no other process has open.
+    pub fn of_copy(path: &Path) -> Result<StoreLog, OpenError> {
+        Database::of_copy(path, &LOG).map(Arc::new).map(StoreLog::over)
     }
 
     /// Over a database with [`LOG`].
@@ -274,18 +294,8 @@ impl StoreLog {
                 size: place.tree.size,
                 root: place.tree.root,
             });
-            let mut begun = State {
-                place: Place {
-                    log: replaces.map_or(1, |place| place.log + 1),
-                    origin: genesis.origin.clone(),
-                    tree: Tree { size: 0, root: EMPTY_ROOT },
-                    time_ms,
-                    heads_index: None,
-                    heads_ms: 0,
-                },
-                range: CompactRange::default(),
-                blind: genesis.blind.to_vec(),
-            };
+            let log = replaces.map_or(1, |place| place.log + 1);
+            let mut begun = State::empty(log, genesis.origin.clone(), time_ms, genesis.blind.to_vec());
             let entry = Entry::Genesis {
                 origin: genesis.origin.clone(),
                 time_ms,
@@ -432,33 +442,22 @@ impl StoreLog {
     /// Appends entries of this log that another copy of it has. They must be what comes next.
     pub fn append_copied(&self, place: &Place, entries: &[Vec<u8>]) -> Result<Option<Tree>, StoreError> {
         self.extend(place, place.time_ms, |db, state| {
-            for bytes in entries {
-                let entry = Entry::parse(bytes).map_err(|error| DbError::Refused(error.to_string()))?;
-                let index = state.place.tree.size;
-                append_bytes(db, state, bytes)?;
-                let (time_ms, log) = (time_of(&entry), state.place.log);
-                state.place.time_ms = state.place.time_ms.max(time_ms.unwrap_or(0));
-                match &entry {
-                    Entry::Key { time_ms, role, change: KeyChange::Add, key } => {
-                        put_key(db, log, index, *role, key, *time_ms)?;
-                    }
-                    Entry::Key { time_ms, change: KeyChange::Retire, key, .. } => {
-                        let sql = "UPDATE {log_keys} SET retired_idx = ?1, retired_ms = ?2 WHERE log = ?3 AND vkey = ?4";
-                        db.execute(sql, params![index, *time_ms, log, key.to_string()])?;
-                    }
-                    Entry::Heads { time_ms, .. } => {
-                        state.place.heads_index = Some(index);
-                        state.place.heads_ms = *time_ms;
-                    }
-                    Entry::Genesis { .. } => {
-                        return Err(DbError::Refused("the genesis entry is only the first".into()));
-                    }
-                    Entry::Restore { .. } | Entry::Unknown { .. } => {}
-                }
-            }
-            Ok(())
+            entries.iter().try_for_each(|bytes| append_known(db, state, bytes))
         })
         .map(|made| made.map(|(tree, ())| tree))
+    }
+
+    /// Why this log may lack entries that were signed: it is a copy. None once that is excluded.
+    pub fn copied(&self) -> Result<Option<String>, StoreError> {
+        self.database.read(|db| {
+            Ok(one(db, "SELECT copied FROM {state}", &[], |row| row.get::<Option<String>>("copied"))?
+                .flatten())
+        })
+    }
+
+    /// Marks the log as a copy, or as one that lacks nothing. Nothing where no log began.
+    pub fn mark_copied(&self, why: Option<&str>) -> Result<(), StoreError> {
+        self.database.change_in(Room::InPlace, Lock::None, |db, _| mark_copied(db, why))
     }
 
     /// Keeps a signed checkpoint. The same again changes nothing.
@@ -564,7 +563,7 @@ pub(super) fn trie_of(
 
 // ---- Rows -----------------------------------------------------------------------------------------------
 
-fn read_published(row: &Row) -> Result<Published, DbError> {
+pub(super) fn read_published(row: &Row) -> Result<Published, DbError> {
     let (tenant_id, project_id): (TenantId, ProjectId) = (row.get("tenant_id")?, row.get("project_id")?);
     Ok(Published {
         chain: ChainId { tenant_id, project_id, mode: Mode::Live },
@@ -577,12 +576,12 @@ fn read_published(row: &Row) -> Result<Published, DbError> {
 
 /// Takes the row of the state if it still has this tree. On PostgreSQL the row stays locked until the
 /// transaction ends; SQLite has one writer at a time.
-fn take(db: &mut dyn Db, place: &Place) -> Result<bool, DbError> {
+pub(super) fn take(db: &mut dyn Db, place: &Place) -> Result<bool, DbError> {
     let sql = "UPDATE {state} SET taken = taken + 1 WHERE id = 1 AND log = ?1 AND size = ?2 AND root = ?3";
     Ok(db.execute(sql, params![place.log, place.tree.size, place.tree.root])? == 1)
 }
 
-fn state(db: &mut dyn Db) -> Result<Option<State>, DbError> {
+pub(super) fn state(db: &mut dyn Db) -> Result<Option<State>, DbError> {
     let sql = "SELECT log, origin, size, root, peaks, time_ms, heads_idx, heads_ms, blind FROM {state}";
     one(db, sql, &[], |row| {
         let tree = Tree { size: row.get("size")?, root: row.get("root")? };
@@ -614,7 +613,7 @@ fn peaks(range: &CompactRange) -> Vec<u8> {
     range.peaks().iter().flat_map(|hash| hash.0).collect()
 }
 
-fn insert_state(db: &mut dyn Db, State { place, range, blind }: &State) -> Result<(), DbError> {
+pub(super) fn insert_state(db: &mut dyn Db, State { place, range, blind }: &State) -> Result<(), DbError> {
     let Place { log, origin, tree, time_ms, heads_index, heads_ms } = place;
     let sql =
         "INSERT INTO {state} (id, log, origin, size, root, peaks, time_ms, heads_idx, heads_ms, blind, taken)
@@ -633,7 +632,11 @@ fn insert_state(db: &mut dyn Db, State { place, range, blind }: &State) -> Resul
     db.execute(sql, params).map(drop)
 }
 
-fn update_state(db: &mut dyn Db, State { place, range, .. }: &State, before: &Place) -> Result<(), DbError> {
+pub(super) fn update_state(
+    db: &mut dyn Db,
+    State { place, range, .. }: &State,
+    before: &Place,
+) -> Result<(), DbError> {
     let Place { log, tree, time_ms, heads_index, heads_ms, .. } = place;
     let sql =
         "UPDATE {state} SET size = ?1, root = ?2, peaks = ?3, time_ms = ?4, heads_idx = ?5, heads_ms = ?6
@@ -661,6 +664,35 @@ fn append(db: &mut dyn Db, state: &mut State, entry: &Entry) -> Result<u64, DbEr
         DbError::Refused("a field of the entry must not be empty and must be printable text".into())
     })?;
     append_bytes(db, state, text.as_bytes())
+}
+
+/// Appends an entry of another copy of this log, with what follows from it.
+pub(super) fn append_known(db: &mut dyn Db, state: &mut State, bytes: &[u8]) -> Result<(), DbError> {
+    let entry = Entry::parse(bytes).map_err(|error| DbError::Refused(error.to_string()))?;
+    let (log, index) = (state.place.log, state.place.tree.size);
+    append_bytes(db, state, bytes)?;
+    state.place.time_ms = state.place.time_ms.max(time_of(&entry).unwrap_or(0));
+    match entry {
+        Entry::Key { time_ms, role, change: KeyChange::Add, key } => {
+            put_key(db, log, index, role, &key, time_ms)?;
+        }
+        Entry::Key { time_ms, change: KeyChange::Retire, key, .. } => {
+            let sql = "UPDATE {log_keys} SET retired_idx = ?1, retired_ms = ?2 WHERE log = ?3 AND vkey = ?4";
+            db.execute(sql, params![index, time_ms, log, key.to_string()])?;
+        }
+        Entry::Heads { time_ms, .. } => {
+            state.place.heads_index = Some(index);
+            state.place.heads_ms = time_ms;
+        }
+        Entry::Genesis { origin, .. } if index == 0 => state.place.origin = origin,
+        Entry::Genesis { .. } => return Err(DbError::Refused("the genesis entry is only the first".into())),
+        Entry::Restore { .. } | Entry::Unknown { .. } => {}
+    }
+    Ok(())
+}
+
+pub(super) fn mark_copied(db: &mut dyn Db, why: Option<&str>) -> Result<(), DbError> {
+    db.execute("UPDATE {state} SET copied = ?1", params![why]).map(drop)
 }
 
 fn append_bytes(db: &mut dyn Db, state: &mut State, entry: &[u8]) -> Result<u64, DbError> {

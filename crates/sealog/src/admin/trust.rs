@@ -25,9 +25,9 @@ pub(crate) enum Request {
     Rotate {
         service: bool,
     },
-    /// From a copy of the log in this directory.
+    /// From a copy of the log in this directory; None to accept the copy that the store has.
     Recover {
-        dir: PathBuf,
+        dir: Option<PathBuf>,
         reason: String,
     },
     NewLog,
@@ -75,7 +75,11 @@ pub(crate) async fn run(host: &Host, request: &Request) -> Result<Log, Failure> 
             let role = if *service { Role::Service } else { Role::Log };
             act(&trust, move |trust| trust.rotate(role).map(drop)).await?;
         }
-        Request::Recover { dir, reason } => {
+        Request::Recover { dir: None, reason } => {
+            let reason = reason.clone();
+            act(&trust, move |trust| trust.accept_copy(&reason)).await?;
+        }
+        Request::Recover { dir: Some(dir), reason } => {
             let (dir, reason) = (dir.clone(), reason.clone());
             let read = move || Copied::read(&mut |path| read_file(&dir.join(path)));
             let copied = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;

@@ -117,13 +117,17 @@ fn a_named_key_file_may_be_readable_for_its_group_and_signs_only_once_a_log_was_
 }
 
 /// What a command prints, and what it says about it.
-fn trust(data: &Path, args: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String, String) {
+pub(crate) fn trust(
+    data: &Path,
+    args: &[&str],
+    environment: &[(&str, &str)],
+) -> (Option<i32>, String, String) {
     let mut command = sealog();
     command.arg("trust").args(args).arg("--data-dir").arg(data).envs(environment.iter().copied());
     ended(command.output().unwrap())
 }
 
-fn status(data: &Path, environment: &[(&str, &str)]) -> Value {
+pub(crate) fn status(data: &Path, environment: &[(&str, &str)]) -> Value {
     let (code, said, error) = trust(data, &["status", "--json"], environment);
     assert!(matches!(code, Some(0 | 10)), "{said}{error}");
     let status: Value = serde_json::from_str(&said).unwrap();
@@ -272,7 +276,7 @@ fn on_postgresql_a_log_begins_once_by_a_command_and_only_nodes_with_the_key_sign
 }
 
 /// A server that publishes every second, with a state copy where one is named.
-fn quick(data: &Path, copy: Option<&Path>) -> Running {
+pub(crate) fn quick(data: &Path, copy: Option<&Path>) -> Running {
     let mut command = serving(sealog(), data);
     // A test that waits asks more often than clients may.
     command.args(["--trust-interval-s", "1", "--limits-per-ip-rps", "0"]);
@@ -298,7 +302,7 @@ fn state_metric(server: &Running, key: &str, state: &str) -> Option<f64> {
 }
 
 /// Waits until the signed log covers all that was acknowledged before.
-fn publish(data: &Path) {
+pub(crate) fn publish(data: &Path) {
     let size = || status(data, &[])["signed_size"].as_u64().unwrap();
     let before = size();
     // One may have been under way.
@@ -581,7 +585,7 @@ fn on_postgresql_a_chain_that_ends_before_what_was_published_takes_no_events_eit
 }
 
 /// What the log of a stopped or running server has, entry by entry.
-fn entries(data: &Path) -> Vec<String> {
+pub(crate) fn entries(data: &Path) -> Vec<String> {
     let script = "import sqlite3, sys, json\nrows = sqlite3.connect(sys.argv[1]).execute('SELECT entry FROM entries WHERE log = (SELECT log FROM state) ORDER BY idx')\nprint(json.dumps([row[0].decode() for row in rows]))";
     let log = data.join("trust/log.db");
     let output = std::process::Command::new("python3").args(["-c", script]).arg(log).output().unwrap();
@@ -589,7 +593,7 @@ fn entries(data: &Path) -> Vec<String> {
 }
 
 /// Keeps a log as others do: the newest checkpoint, and its entries in bundles of 256.
-fn keep_log(data: &Path, to: &Path) {
+pub(crate) fn keep_log(data: &Path, to: &Path) {
     let script = "import sqlite3, sys\nprint(sqlite3.connect(sys.argv[1]).execute('SELECT note FROM checkpoints WHERE log = (SELECT log FROM state) ORDER BY size DESC LIMIT 1').fetchone()[0], end='')";
     let log = data.join("trust/log.db");
     let output = std::process::Command::new("python3").args(["-c", script]).arg(log).output().unwrap();

@@ -8,8 +8,8 @@ use super::{cycles, files_under, metadata, name, packages, read, root};
 
 /// Lines of code: no comments, no blank lines, no tests. Templates, styles and scripts are lines, too.
 const LINES: [(&str, usize); 19] = [
-    ("sealog", 7_400),
-    ("sealog-backup", 6_800),
+    ("sealog", 7_500),
+    ("sealog-backup", 7_200),
     ("sealog-bench", 7_300),
     ("sealog-cases", 5_700),
     ("sealog-cli", 6_300),
@@ -24,7 +24,7 @@ const LINES: [(&str, usize); 19] = [
     ("sealog-service", 10_900),
     ("sealog-store", 20_300),
     ("sealog-testing", 2_600),
-    ("sealog-tlog", 3_800),
+    ("sealog-tlog", 4_300),
     ("sealog-trust", 3_300),
     ("sealog-verify", 700),
 ];

@@ -1,5 +1,5 @@
-//! No two signed checkpoints of one log are inconsistent, whatever happens to the server, while the state
-//! copy is there. A collector sees each signature when it is made, also those that a crash leaves nowhere.
+//! No two signed checkpoints of one log are inconsistent, whatever happens to the server, and to copies of its
+//! log, while the state copy is there. A collector sees each signature when it is made, also those that a crash leaves nowhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use sealog_trust::merkle;
 use super::stage::*;
 
 on_both! {
-    no_schedule_of_crashes_restores_and_second_servers_makes_inconsistent_signatures
+    no_schedule_of_crashes_restores_promotions_and_second_servers_makes_inconsistent_signatures
 }
 
 /// On PostgreSQL a schedule takes some ten times as long: it begins with a database of its own, and each
@@ -62,27 +62,43 @@ impl Evidence {
     }
 }
 
-fn no_schedule_of_crashes_restores_and_second_servers_makes_inconsistent_signatures(stage: &mut Stage) {
+fn no_schedule_of_crashes_restores_promotions_and_second_servers_makes_inconsistent_signatures(
+    stage: &mut Stage,
+) {
     let seed = seed("equivocation");
-    let (mut rollbacks, mut signatures) = (0, 0);
+    let mut all = Counts::default();
     let usual = if stage.is_embedded() { SCHEDULES } else { SCHEDULES_ON_POSTGRES };
     for schedule in 0..rounds(usual) {
         let mut fresh = if stage.is_embedded() { Stage::embedded() } else { Stage::on_postgres() };
-        let (found, made) = run(&mut fresh, &mut Dice::new(seed.wrapping_add(schedule)));
-        rollbacks += found;
-        signatures += made;
+        run(&mut fresh, &mut Dice::new(seed.wrapping_add(schedule)), &mut all);
     }
-    println!("{signatures} signatures, {rollbacks} rollbacks found");
-    assert!(signatures > 0 && rollbacks > 0, "the schedules do something: {signatures} {rollbacks}");
+    println!("{all:?}");
+    let Counts { signatures, rollbacks, promotions, lagging } = all;
+    // A few schedules may come to nothing of a kind.
+    let kinds =
+        if stage.is_embedded() { &[signatures, rollbacks, promotions, lagging][..] } else { &[signatures] };
+    assert!(kinds.iter().all(|count| *count > 0), "the schedules do something: {all:?}");
 }
 
-fn run(stage: &mut Stage, dice: &mut Dice) -> (u64, u64) {
+/// What schedules came to.
+#[derive(Debug, Default)]
+struct Counts {
+    signatures: u64,
+    rollbacks: u64,
+    promotions: u64,
+    /// Promotions of copies that lacked something that was signed.
+    lagging: u64,
+}
+
+fn run(stage: &mut Stage, dice: &mut Dice, counts: &mut Counts) {
     let (collector, mut evidence) = (Arc::<Collector>::default(), Evidence::default());
     let open = |stage: &Stage| stage.signer_with(stage.settings(), &collector).unwrap();
+    // Stores whose copy was promoted, and a copy that was not yet.
+    let (mut retired, mut replica) = (Vec::new(), None::<Stage>);
     let mut servers = vec![open(stage)];
-    let (mut copies, mut size, mut rollbacks) = (Vec::new(), 0, 0);
+    let (mut copies, mut size) = (Vec::new(), 0);
     for _ in 0..STEPS {
-        match dice.below(10) {
+        match dice.below(14) {
             // A backup, or an older copy in the place of the log; every server starts again.
             0 => {
                 servers.clear();
@@ -94,17 +110,8 @@ fn run(stage: &mut Stage, dice: &mut Dice) -> (u64, u64) {
                 stage.restore(*dice.pick(&copies));
                 servers.push(open(stage));
                 if servers[0].state().refuses_events() {
-                    rollbacks += 1;
-                    // Only the entries of another copy lead on, or another log.
-                    let place = servers[0].log().place().unwrap().unwrap();
-                    if dice.chance(2) {
-                        servers[0].new_log().unwrap();
-                    } else if let Some(known) = evidence.served.get(&place.origin).cloned() {
-                        let at = known.len() as u64;
-                        let (_, note) = &evidence.signed[&(place.origin, at)];
-                        // The state copy may know of a tree that a crash kept from being served.
-                        let _ = servers[0].recover(note.as_bytes(), &known, "schedule");
-                    }
+                    counts.rollbacks += 1;
+                    go_on(&servers[0], dice, &evidence);
                 }
             }
             2 => servers.push(open(stage)),
@@ -120,6 +127,32 @@ fn run(stage: &mut Stage, dice: &mut Dice) -> (u64, u64) {
                 servers.remove(0);
                 servers.push(open(stage));
             }
+            // The copy is brought up to the store. One that is not its beginning any more is begun anew.
+            7 | 8 => {
+                let outline = stage.log().outline().unwrap().unwrap();
+                let to = replica.take().unwrap_or_else(|| stage.beside());
+                match to.log().carry(&stage.log(), &outline, Some("it is a copy")) {
+                    Err(CarryError::NoBeginning { .. }) => {}
+                    carried => {
+                        carried.unwrap();
+                        replica = Some(to);
+                    }
+                }
+            }
+            // It is promoted, however far it is. The old primary may run on, and know nothing of it.
+            9 if replica.is_some() => {
+                if dice.chance(2) {
+                    servers.clear();
+                }
+                retired.push(std::mem::replace(stage, replica.take().expect("it is there")));
+                copies.clear();
+                servers.insert(0, open(stage));
+                counts.promotions += 1;
+                if servers[0].state() != State::Signing {
+                    counts.lagging += 1;
+                    go_on(&servers[0], dice, &evidence);
+                }
+            }
             _ => {
                 stage.pass();
                 size += 1;
@@ -131,5 +164,20 @@ fn run(stage: &mut Stage, dice: &mut Dice) -> (u64, u64) {
         evidence.serve(servers[0].log());
     }
     evidence.check();
-    (rollbacks, evidence.signed.len() as u64)
+    counts.signatures += evidence.signed.len() as u64;
+}
+
+/// After a rollback only the entries of another copy lead on, or another log.
+fn go_on(server: &Signer, dice: &mut Dice, evidence: &Evidence) {
+    // No word of an operator does.
+    assert!(server.accept_copy("schedule").is_err());
+    let place = server.log().place().unwrap().unwrap();
+    if dice.chance(2) {
+        server.new_log().unwrap();
+    } else if let Some(known) = evidence.served.get(&place.origin).cloned() {
+        let at = known.len() as u64;
+        let (_, note) = &evidence.signed[&(place.origin, at)];
+        // The state copy may know of a tree that a crash kept from being served.
+        let _ = server.recover(note.as_bytes(), &known, "schedule");
+    }
 }

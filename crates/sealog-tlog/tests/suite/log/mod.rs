@@ -1,5 +1,6 @@
 //! Rules of the store log and its signer, on both stores.
 
+mod carried;
 mod equivocation;
 mod full_disk;
 mod history;

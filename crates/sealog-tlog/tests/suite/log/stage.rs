@@ -86,9 +86,7 @@ impl Stage {
     /// A second live copy: a store with a copy of the tables, the same key files and the same state copy. No
     /// signer may be open.
     pub fn twin(&self) -> Stage {
-        let database = self.database.as_ref().map(|_| cluster().database());
-        let mut twin = Stage::in_dir(tempfile::tempdir().unwrap(), database, Arc::clone(&self.world));
-        twin.outside.clone_from(&self.outside);
+        let twin = self.beside();
         let (Some(from), Some(to)) = (&self.database, &twin.database) else {
             let trust = twin.dir.path().join("data/trust");
             std::fs::create_dir_all(&trust).unwrap();
@@ -110,6 +108,23 @@ impl Stage {
              FROM sealog_log.published",
         );
         twin
+    }
+
+    /// Another store of the same kind with an empty log, for a copy: with the same key files and the same
+    /// state copy.
+    pub fn beside(&self) -> Stage {
+        self.empty(self.database.as_ref().map(|_| cluster().database()))
+    }
+
+    /// Likewise, of the other kind.
+    pub fn across(&self) -> Stage {
+        self.empty(if self.is_embedded() { Some(cluster().database()) } else { None })
+    }
+
+    fn empty(&self, database: Option<Database>) -> Stage {
+        let mut other = Stage::in_dir(tempfile::tempdir().unwrap(), database, Arc::clone(&self.world));
+        other.outside.clone_from(&self.outside);
+        other
     }
 
     fn open(&mut self) {

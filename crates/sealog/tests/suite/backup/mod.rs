@@ -9,6 +9,7 @@ mod prune;
 mod replicate;
 mod replicate_database;
 mod rollback;
+mod signed_log;
 mod tail;
 mod trees;
 
