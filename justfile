@@ -55,6 +55,8 @@ citus DIR:
     SEALOG_TEST_CITUS="$(realpath {{DIR}})" cargo test --locked -p sealog-store --test suite -- --ignored on_citus
     SEALOG_TEST_CITUS="$(realpath {{DIR}})" cargo test --locked -p sealog-store --test suite -- --ignored of_citus --test-threads=1 --nocapture
     SEALOG_TEST_CITUS="$(realpath {{DIR}})" cargo test --locked -p sealog --test suite -- --ignored on_citus --test-threads=1 --nocapture
+    SEALOG_TEST_STORE=citus SEALOG_TEST_CITUS="$(realpath {{DIR}})" cargo test --locked -p sealog-server --test spec -- s4_ idempotency s8_limits --test-threads=4
+    SEALOG_TEST_STORE=citus SEALOG_TEST_CITUS="$(realpath {{DIR}})" cargo test --locked -p sealog-dashboard --test dashboard -- tail exports figures search views --test-threads=4
 
 # What runs the built program from outside, two at a time: each waits a good part of its time.
 _clients: _sealog

@@ -57,21 +57,22 @@ impl Database {
     }
 }
 
-/// The coordinator and each worker, with the process that has started all others of it.
+/// The coordinator and each worker, which any of them knows, with the process that has started all others of
+/// it.
 async fn nodes(url: &str) -> Outcome<Vec<(String, u32)>> {
-    let mut config: tokio_postgres::Config = url.parse()?;
-    let coordinator = connect(&config).await?;
-    let mut nodes = vec![("coordinator".to_owned(), first_process(&coordinator).await?)];
-    let workers = "SELECT nodename, nodeport FROM pg_dist_node WHERE groupid > 0 AND noderole = 'primary' ORDER BY nodeid";
-    for (row, number) in coordinator.query(workers, &[]).await?.iter().zip(1..) {
+    let config: tokio_postgres::Config = url.parse()?;
+    let known =
+        "SELECT nodename, nodeport FROM pg_dist_node WHERE noderole = 'primary' ORDER BY groupid, nodeid";
+    let mut nodes = Vec::new();
+    for (row, number) in connect(&config).await?.query(known, &[]).await?.iter().zip(0..) {
         let (host, port): (String, i32) = (row.get(0), row.get(1));
-        let (user, database) = (config.get_user().map(str::to_owned), config.get_dbname().map(str::to_owned));
-        config = tokio_postgres::Config::new();
-        config.host(&host).port(u16::try_from(port)?);
-        user.map(|user| config.user(&user));
-        database.map(|database| config.dbname(&database));
-        let worker = connect(&config).await?;
-        nodes.push((format!("worker {number}"), first_process(&worker).await?));
+        let mut node = tokio_postgres::Config::new();
+        node.host(&host).port(u16::try_from(port)?);
+        config.get_user().map(|user| node.user(user));
+        config.get_dbname().map(|database| node.dbname(database));
+        // The coordinator is group 0.
+        let name = if number == 0 { "coordinator".to_owned() } else { format!("worker {number}") };
+        nodes.push((name, first_process(&connect(&node).await?).await?));
     }
     Ok(nodes)
 }

@@ -34,8 +34,8 @@ pub struct HttpArgs {
     workload: Vec<PathBuf>,
     #[command(flatten)]
     programs: Programs,
-    /// The coordinator of a Citus cluster on this machine, with an empty database that all its nodes know:
-    /// cases on PostgreSQL run there, and have rows with the CPU time of each of its nodes
+    /// Any nodes of a Citus cluster on this machine, with an empty database that all its nodes know: servers
+    /// connect there for cases on PostgreSQL, and rows have the CPU time of each of its nodes
     #[arg(long, value_name = "URL")]
     cluster: Option<String>,
     /// Another build of the server: measured in turn with the first one, on every case of the embedded store

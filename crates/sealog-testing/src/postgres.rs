@@ -430,6 +430,8 @@ pub struct Database {
     cluster: &'static Cluster,
     /// Those that have it too, of a Citus cluster.
     workers: &'static [Cluster],
+    /// Where its URL leads.
+    ports: Vec<u16>,
     pub name: String,
 }
 
@@ -455,14 +457,28 @@ impl Database {
         database
     }
 
+    /// With the tables of events, spread over the workers of a Citus cluster.
+    pub fn distributed() -> Database {
+        let database = Database::on_citus();
+        sealog_store::postgres::migrate(&database.url()).unwrap();
+        sealog_store::postgres::distribute(&database.url(), |_| {}).unwrap();
+        database
+    }
+
     fn on(cluster: &'static Cluster, workers: &'static [Cluster]) -> Database {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let name = format!("test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
-        let database = Database { cluster, workers, name };
+        let database = Database { cluster, workers, ports: vec![cluster.port], name };
         for node in database.nodes() {
             assert!(node.administers(&format!("CREATE DATABASE {}", database.name)), "psql says why");
         }
         database
+    }
+
+    /// With a URL that leads to any of the workers.
+    pub fn by_workers(mut self) -> Database {
+        self.ports = self.workers.iter().map(|worker| worker.port).collect();
+        self
     }
 
     pub fn coordinator(&self) -> &'static Cluster {
@@ -479,7 +495,9 @@ impl Database {
     }
 
     pub fn url(&self) -> String {
-        self.cluster.url(&self.name)
+        let hosts: Vec<String> = self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let spread = if hosts.len() > 1 { "?load_balance_hosts=random" } else { "" };
+        format!("postgres://owner@{}/{}{spread}", hosts.join(","), self.name)
     }
 
     pub fn sql(&self, sql: &str) -> String {
@@ -510,7 +528,8 @@ impl Database {
     }
 
     fn dump_with(&self, arguments: &[&str]) -> String {
-        let output = self.cluster.run("pg_dump", &[&["-d", &self.url()], arguments].concat());
+        let output =
+            self.cluster.run("pg_dump", &[&["-d", &self.cluster.url(&self.name)], arguments].concat());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }

@@ -39,6 +39,7 @@ use sealog_store::{Append, Appended, List, Store};
 use sealog_testing::busy::Blocked;
 use sealog_testing::doubtful::DoubtfulStore;
 use sealog_testing::eventually;
+use sealog_testing::postgres::{Database, cluster};
 use sealog_tlog::BuiltHeads;
 use tower_service::Service as _;
 
@@ -116,7 +117,7 @@ pub struct Stage {
     runtime: tokio::runtime::Runtime,
     dir: tempfile::TempDir,
     /// Dropped last, and removed then.
-    _database: Option<sealog_testing::postgres::Database>,
+    _database: Option<Database>,
 }
 
 fn signing(dir: &Path) -> SignerSettings {
@@ -133,8 +134,12 @@ fn signing(dir: &Path) -> SignerSettings {
 }
 
 impl Stage {
+    /// Embedded, or with `SEALOG_TEST_STORE=citus` on the cluster that `SEALOG_TEST_CITUS` names.
     pub fn new() -> Stage {
-        Stage::at(&format!("{HOME}/app"))
+        match std::env::var("SEALOG_TEST_STORE").as_deref() {
+            Ok("citus") => Stage::on(Database::distributed().by_workers()),
+            _ => Stage::at(&format!("{HOME}/app")),
+        }
     }
 
     pub fn at(app_url: &str) -> Stage {
@@ -192,7 +197,11 @@ impl Stage {
     }
 
     pub fn on_postgres() -> Stage {
-        let (database, sealing) = (sealog_testing::postgres::cluster().database(), StillWorld::new());
+        Stage::on(cluster().database())
+    }
+
+    fn on(database: Database) -> Stage {
+        let sealing = StillWorld::new();
         let store = PostgresStore::open(&database.url(), &sealog_testing::on_postgres(&sealing)).unwrap();
         let control = Control::on_postgres(&store).unwrap();
         let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 //! Where the store of a test is kept, and what can happen to it there while nobody looks. Embedded, or on
-//! PostgreSQL with `SEALOG_TEST_STORE=postgres`.
+//! PostgreSQL with `SEALOG_TEST_STORE=postgres`, or, with `SEALOG_TEST_STORE=citus`, on the cluster that
+//! `SEALOG_TEST_CITUS` names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,8 +23,9 @@ impl Home {
     pub fn new() -> Home {
         match std::env::var("SEALOG_TEST_STORE").as_deref() {
             Ok("postgres") => Home::Database(cluster().database()),
+            Ok("citus") => Home::Database(Database::distributed().by_workers()),
             Ok("embedded") | Err(_) => Home::Directory(tempfile::tempdir().unwrap()),
-            Ok(other) => panic!("SEALOG_TEST_STORE is embedded or postgres, not {other}"),
+            Ok(other) => panic!("SEALOG_TEST_STORE is embedded, postgres or citus, not {other}"),
         }
     }
 

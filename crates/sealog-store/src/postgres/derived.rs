@@ -4,7 +4,7 @@
 //! list goes by it: a row that is missing hides an event, one too many costs a look. Of live chains the
 //! counts of a day and the usage of a month are added up from step to step, in the position, and compared
 //! when the day or the month cannot get another event. Not compared: the database's own indexes (`pg_amcheck`
-//! does), idempotency records, which no event holds, and on Citus nothing.
+//! does), and idempotency records, which no event holds.
 
 use std::collections::BTreeSet;
 
@@ -194,9 +194,6 @@ impl Inner {
     ) -> Result<DerivedStep, StoreError> {
         let mut step = DerivedStep::default();
         let mut position = Position::decode(&position).unwrap_or_default();
-        if self.distributed {
-            return Ok(step);
-        }
         let from = Id(position.chain);
         let found = self.read(move |session| {
             Box::pin(async move { session.query(CHAIN, &[Type::UUID], &[&from]).await })
@@ -231,7 +228,7 @@ impl Inner {
 
     async fn events_of(&self, chain: Id, after: i64) -> Result<Vec<Row>, StoreError> {
         let types = [Type::UUID, Type::INT8, Type::INT8, Type::INT8];
-        let events = self.read(move |session| {
+        let events = self.read_of(chain, move |session| {
             Box::pin(async move {
                 session.query(EVENTS, &types, &[&chain, &after, &STEP_ROWS, &STEP_BYTES]).await
             })
@@ -299,7 +296,7 @@ impl Inner {
             return Ok(Vec::new());
         }
         let types = [Type::UUID, Type::INT8_ARRAY, Type::INT8_ARRAY];
-        let missing = self.read(move |session| {
+        let missing = self.read_of(chain, move |session| {
             Box::pin(async move {
                 let rows = session.query(MISSING, &types, &[&chain, &keys, &seqs]).await?;
                 Ok(rows.iter().map(|row| (row.get("key"), row.get("chain_seq"))).collect())
@@ -310,7 +307,7 @@ impl Inner {
 
     async fn day_agrees(&self, chain: Id, day: u32, counts: &DayCounts) -> Result<bool, StoreError> {
         let day = i32::try_from(day).unwrap_or(i32::MAX);
-        let stored = self.read(move |session| {
+        let stored = self.read_of(chain, move |session| {
             Box::pin(async move {
                 let params: [&(dyn ToSql + Sync); 2] = [&chain, &day];
                 let rows = session.query(DAY, &[Type::UUID, Type::INT4], &params).await?;
@@ -324,7 +321,7 @@ impl Inner {
 
     async fn usage_of(&self, chain: Id, month: u32) -> Result<u64, StoreError> {
         let month = i32::try_from(month).unwrap_or(i32::MAX);
-        let usage = self.read(move |session| {
+        let usage = self.read_of(chain, move |session| {
             Box::pin(async move {
                 let params: [&(dyn ToSql + Sync); 2] = [&chain, &month];
                 let rows = session.query(USAGE, &[Type::UUID, Type::INT4], &params).await?;
@@ -337,7 +334,7 @@ impl Inner {
     async fn set_usage(&self, of: &Of, month: u32, events: u64) -> Result<(), StoreError> {
         let (chain, tenant) = (of.id, Id(of.chain.tenant_id.0.0));
         let (month, events) = (i32::try_from(month).unwrap_or(i32::MAX), signed(events));
-        let set = self.read(move |session| {
+        let set = self.read_of(chain, move |session| {
             Box::pin(async move {
                 let params: [&(dyn ToSql + Sync); 4] = [&chain, &month, &tenant, &events];
                 let types = [Type::UUID, Type::INT4, Type::UUID, Type::INT8];
@@ -349,8 +346,9 @@ impl Inner {
 
     async fn put_members(&self, chain: Id, missing: Vec<(i64, i64)>) -> Result<(), StoreError> {
         let (keys, seqs): (Vec<i64>, Vec<i64>) = missing.into_iter().unzip();
-        let put = self
-            .read(move |session| Box::pin(async move { fields::put(session, chain, &keys, &seqs).await }));
+        let put = self.read_of(chain, move |session| {
+            Box::pin(async move { fields::put(session, chain, &keys, &seqs).await })
+        });
         put.await
     }
 }

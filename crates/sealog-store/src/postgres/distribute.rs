@@ -143,11 +143,6 @@ async fn check(session: &Session) -> Result<(), OpenError> {
     if major.is_none_or(|major| major < CITUS_MIN) {
         return missing(format!("Citus {version} is too old; use {CITUS_MIN} or later"));
     }
-    if text(session, "SELECT groupid::text FROM pg_catalog.pg_dist_local_group").await?.as_deref()
-        != Some("0")
-    {
-        return missing("the URL names a worker; use that of the coordinator".into());
-    }
     let known = "SELECT count(*)::text FROM pg_catalog.pg_dist_node WHERE groupid = 0";
     if text(session, known).await?.as_deref() == Some("0") {
         return missing(

@@ -77,6 +77,8 @@ struct Known {
     /// Met by this node while it appended.
     met: BTreeMap<ChainId, Finding>,
     forged: Vec<ForgedDrop>,
+    /// How many losses this node has accepted.
+    accepted: u64,
 }
 
 impl Findings {
@@ -112,6 +114,7 @@ impl Findings {
         let mut known = self.lock();
         known.met.remove(&chain);
         known.recorded.remove(&chain);
+        known.accepted += 1;
     }
 
     pub(super) fn set_stale(&self) {
@@ -132,6 +135,7 @@ impl Findings {
 
     /// Takes over what the database has.
     pub(super) async fn refresh(&self, session: &Session) -> Result<(), Error> {
+        let accepted_before = self.lock().accepted;
         let rows = session.query(NOTED, &[], &[]).await?;
         let finding = |row: &Row| {
             let (chain, found) = (reader::chain(row)?, rows::head(row, "chain_seq", "log_id", "hash")?);
@@ -146,6 +150,11 @@ impl Findings {
         let is_forged = |row: &&Row| row.get::<_, bool>("forged");
         let forged: Vec<_> = rows.iter().filter(is_forged).filter_map(forged).collect();
         let mut known = self.lock();
+        if known.accepted != accepted_before {
+            // What was read may be from before the acceptance.
+            self.set_stale();
+            return Ok(());
+        }
         for ForgedDrop { chain, dropped_seq } in forged.iter().filter(|new| !known.forged.contains(new)) {
             tracing::error!(%chain, dropped_seq, "the row of a chain claims deletions that never happen; ignored it, and the chain rejects events");
         }

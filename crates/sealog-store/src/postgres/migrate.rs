@@ -263,7 +263,7 @@ pub fn migrate(url: &str) -> Result<usize, OpenError> {
     with_session(url, async |session| run(session, &Schema::of_events()).await)
 }
 
-/// For commands that open no store.
+/// For commands that open no store. On Citus they work at the coordinator.
 pub(super) fn with_session<T>(
     url: &str,
     act: impl AsyncFnOnce(&Session) -> Result<T, OpenError>,

@@ -9,7 +9,7 @@ use futures_util::future::join3;
 use sealog_core::id::Uuid;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{Client, Error, Row, SimpleQueryMessage, Statement};
 
 use super::error::{OpenError, explain, unavailable};
 use super::statements;
@@ -92,6 +92,38 @@ impl Lease {
 const STORE_ID: &str =
     "SELECT store_id, host(inet_server_addr()) || ':' || inet_server_port() AS server FROM";
 
+const HAS_CITUS: &str = "SELECT extname AS citus FROM pg_catalog.pg_extension WHERE extname = 'citus'";
+/// Every node of a cluster that has its metadata knows the coordinator: the node of group 0.
+const COORDINATOR: &str =
+    "SELECT here.groupid, node.nodename, node.nodeport FROM pg_catalog.pg_dist_local_group here
+    LEFT JOIN pg_catalog.pg_dist_node node ON node.groupid = 0 AND node.noderole = 'primary'";
+
+/// What the target allows for a connection.
+async fn within<T>(target: &Target, work: impl Future<Output = T>) -> Result<T, Unconnected> {
+    let within = target.connect_timeout();
+    let timed_out = |_| {
+        Unconnected::Unusable(format!(
+            "the database did not complete a connection within {} s",
+            within.as_secs()
+        ))
+    };
+    tokio::time::timeout(within, work).await.map_err(timed_out)
+}
+
+/// Whether a connection leads to the store that was opened, by what it answered.
+fn of_store(target: &Target, said: &[SimpleQueryMessage]) -> Result<(), Unconnected> {
+    let Some(opened) = target.store_id.get() else { return Ok(()) };
+    let row = statements::row(said, "store_id");
+    let found = row.and_then(|row| Uuid::parse(row.get("store_id")?));
+    if found == Some(*opened) {
+        return Ok(());
+    }
+    let server = row.and_then(|row| row.get("server")).unwrap_or("the local socket");
+    Err(Unconnected::Unusable(format!(
+        "the database at {server} holds another store than the one that was opened; every host in the URL must lead to the same database"
+    )))
+}
+
 /// Why there is no connection.
 enum Unconnected {
     Unusable(String),
@@ -139,46 +171,72 @@ impl Session {
     }
 
     async fn try_connect(target: &Target) -> Result<Session, Unconnected> {
+        let which = target.store_id.get().map(|_| format!("{STORE_ID} {}", target.store_table));
+        if target.on_cluster.get() == Some(&false) {
+            let (session, said) = Session::begin(target, which.as_deref()).await?;
+            return of_store(target, &said).map(|()| session);
+        }
+        let (session, said) = Session::begin(target, Some(HAS_CITUS)).await?;
+        let has_citus = statements::row(&said, "citus").is_some();
+        let _ = target.on_cluster.set(has_citus);
+        if has_citus && let Some((host, port)) = session.coordinator(target).await? {
+            let coordinator = target.node(&host, port);
+            let (session, said) = Session::begin(&coordinator, which.as_deref()).await?;
+            return of_store(target, &said).map(|()| session);
+        }
+        let said = session.ask(target, which.as_deref()).await?;
+        of_store(target, &said).map(|()| session)
+    }
+
+    /// A connection to where the target leads, and what it answers to the first statements.
+    async fn begin(
+        target: &Target,
+        ask: Option<&str>,
+    ) -> Result<(Session, Vec<SimpleQueryMessage>), Unconnected> {
         // The driver's own limit ends with the socket: a server that takes a connection and then says nothing
         // would be waited for without end.
-        let within = target.connect_timeout();
-        let connect = tokio::time::timeout(within, target.config.connect(target.tls.clone())).await;
-        let timed_out =
-            || format!("the database did not complete a connection within {} s", within.as_secs());
-        let connect = connect.map_err(|_| Unconnected::Unusable(timed_out()))?;
+        let connect = within(target, target.config.connect(target.tls.clone())).await?;
         let (client, connection) = connect.map_err(Unconnected::Failed)?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::warn!(error = %explain(&error), "a connection to the database was closed");
             }
         });
-        let store_id = target.store_id.get();
-        let which = store_id.map(|_| format!("{STORE_ID} {}", target.store_table));
-        let first = [Some(&*target.first).filter(|first| !first.is_empty()), which.as_deref()];
-        let first: Vec<&str> = first.into_iter().flatten().collect();
-        let said = match &first[..] {
-            [] => Vec::new(),
-            _ => {
-                let said = tokio::time::timeout(within, client.simple_query(&first.join("; "))).await;
-                said.map_err(|_| Unconnected::Unusable(timed_out()))?.map_err(Unconnected::Failed)?
-            }
-        };
-        if let Some(opened) = store_id {
-            let row = statements::row(&said, "store_id");
-            let found = row.and_then(|row| Uuid::parse(row.get("store_id")?));
-            if found != Some(*opened) {
-                let server = row.and_then(|row| row.get("server")).unwrap_or("the local socket");
-                return Err(Unconnected::Unusable(format!(
-                    "the database at {server} holds another store than the one that was opened; every host in the URL must lead to the same database"
-                )));
-            }
-        }
-        Ok(Session {
+        let session = Session {
             client,
             pooled: target.pooled,
             statements: Mutex::default(),
             session_prepared: AtomicBool::new(false),
-        })
+        };
+        let first: Vec<&str> =
+            [Some(&*target.first).filter(|first| !first.is_empty()), ask].into_iter().flatten().collect();
+        let first = Some(first.join("; ")).filter(|first| !first.is_empty());
+        let said = session.ask(target, first.as_deref()).await?;
+        Ok((session, said))
+    }
+
+    async fn ask(&self, target: &Target, sql: Option<&str>) -> Result<Vec<SimpleQueryMessage>, Unconnected> {
+        match sql {
+            None => Ok(Vec::new()),
+            Some(sql) => within(target, self.client.simple_query(sql)).await?.map_err(Unconnected::Failed),
+        }
+    }
+
+    /// Where the coordinator of the cluster is, if this is another node.
+    async fn coordinator(&self, target: &Target) -> Result<Option<(String, u16)>, Unconnected> {
+        let said = self.ask(target, Some(COORDINATOR)).await?;
+        let row = statements::row(&said, "groupid");
+        if row.is_none_or(|row| row.get("groupid") == Some("0")) {
+            return Ok(None);
+        }
+        let coordinator =
+            row.and_then(|row| Some((row.get("nodename")?, row.get("nodeport")?.parse().ok()?)));
+        let (host, port) = coordinator.ok_or_else(|| {
+            Unconnected::Unusable(
+                "a worker of the Citus cluster does not know the coordinator; run SELECT citus_set_coordinator_host('HOST', PORT) there".into(),
+            )
+        })?;
+        Ok(Some((host.to_owned(), port)))
     }
 
     /// Runs the statements that a connection needs before its first use, once.

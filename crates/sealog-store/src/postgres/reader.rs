@@ -200,11 +200,13 @@ pub(super) async fn usage(session: &Session, tenant_id: TenantId, month: Month) 
     Ok(unsigned(rows[0].get(0)))
 }
 
-/// What the tables take with their indexes.
-pub(super) async fn storage_bytes(session: &Session) -> Result<u64, Error> {
-    let sql = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
+/// What the tables take with their indexes, on whichever nodes.
+pub(super) async fn storage_bytes(session: &Session, distributed: bool) -> Result<u64, Error> {
+    let of_node = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
                JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'sealog' AND c.relkind = 'r'";
-    let rows = session.query(sql, &[], &[]).await?;
+    let of_shards = "SELECT coalesce(sum(citus_total_relation_size(p.logicalrelid)), 0)::bigint FROM pg_catalog.pg_dist_partition p
+               JOIN pg_class c ON c.oid = p.logicalrelid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'sealog'";
+    let rows = session.query(if distributed { of_shards } else { of_node }, &[], &[]).await?;
     Ok(unsigned(rows[0].get(0)))
 }
 

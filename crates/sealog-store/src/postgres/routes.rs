@@ -1,8 +1,9 @@
 //! Which node of a Citus cluster has a chain, so that what concerns one chain goes straight there.
 //!
 //! Any node that has the cluster's metadata answers for any chain, by asking the one that has it. So what is
-//! known here may be old or missing: an answer then takes more journeys and is the same. Where tables are not
-//! distributed, everything goes where the URL says.
+//! known here may be old or missing: an answer then takes more journeys and is the same. Everything else goes
+//! to the coordinator, whichever node the URL names (`docs/adr/0045-any-node-leads-to-the-cluster.md` has the
+//! list of locks and where each is); where there is no cluster, everything goes where the URL says.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +42,7 @@ pub(super) struct Routes {
     target: Arc<Target>,
     /// Connections of each side to one node.
     size: usize,
-    /// To where the URL leads.
+    /// To where the URL leads, and from a worker of a cluster on to the coordinator.
     own: Pools,
     known: Mutex<Known>,
 }

@@ -824,7 +824,8 @@ impl Store for PostgresStore {
         self.run(async move {
             // What watches over a database must not fall silent with it, nor wait for it.
             if *lock(&inner.health) == Health::Up {
-                let asked = inner.read(|session| Box::pin(reader::storage_bytes(session)));
+                let distributed = inner.distributed;
+                let asked = inner.read(move |session| Box::pin(reader::storage_bytes(session, distributed)));
                 if let Ok(Ok(bytes)) = tokio::time::timeout(2 * NODE_WITHIN, asked).await {
                     inner.storage_bytes.store(bytes, Ordering::Relaxed);
                 }

@@ -29,6 +29,8 @@ pub(super) struct Target {
     pub store_id: OnceLock<Uuid>,
     /// The table that has the store's id. A worker of a Citus cluster has a copy of it.
     pub store_table: &'static str,
+    /// Whether a connection has to continue at the coordinator of a Citus cluster, as far as that is known.
+    pub on_cluster: OnceLock<bool>,
 }
 
 impl Target {
@@ -97,11 +99,17 @@ impl Target {
         let first =
             if pooled { String::new() } else { format!("{}; {}", settings.join("; "), OWN_TRANSACTIONS) };
         let (tls, store_id) = (Tls::new(check, &roots.unwrap_or(Roots::System))?, OnceLock::new());
-        Ok(Target { config, tls, pooled, first, store_id, store_table: "sealog.store" })
+        let (store_table, on_cluster) = ("sealog.store", OnceLock::new());
+        Ok(Target { config, tls, pooled, first, store_id, store_table, on_cluster })
     }
 
     /// The same database on a worker of the Citus cluster, once the store is opened.
     pub(super) fn worker(&self, host: &str, port: u16) -> Target {
+        Target { store_table: "sealog.identity", ..self.node(host, port) }
+    }
+
+    /// The same on this node of the Citus cluster, and no other.
+    pub(super) fn node(&self, host: &str, port: u16) -> Target {
         let from = &self.config;
         let mut config = Config::new();
         config.host(host).port(port).ssl_mode(from.get_ssl_mode());
@@ -127,7 +135,7 @@ impl Target {
         if let Some(timeout) = from.get_tcp_user_timeout() {
             config.tcp_user_timeout(*timeout);
         }
-        Target { config, store_table: "sealog.identity", ..self.clone() }
+        Target { config, on_cluster: OnceLock::from(false), ..self.clone() }
     }
 
     /// For a connection that is let in, whichever of the servers does that: each may use up its time for the

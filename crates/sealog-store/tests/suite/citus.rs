@@ -17,8 +17,6 @@ use sealog_testing::feed::{Heads, assert_hears, assert_quiet, heads};
 use sealog_testing::postgres::{Cluster, Database};
 use sealog_testing::*;
 
-use crate::conformance::citus_database;
-
 /// These look at the logs of servers that others use, or stop one of them.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -110,13 +108,15 @@ fn messages_of_appends(database: &Database) -> Vec<(usize, usize)> {
 #[test]
 #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
 fn on_citus_an_append_to_a_chain_of_its_own_is_one_message_to_its_worker_and_none_to_the_coordinator() {
-    let (_alone, database) = (alone(), citus_database());
-    assert_eq!(messages_of_appends(&database), [(0, chains().len()); 4]);
+    let _alone = alone();
+    for database in [Database::distributed(), Database::distributed().by_workers()] {
+        assert_eq!(messages_of_appends(&database), [(0, chains().len()); 4], "{}", database.url());
+    }
 }
 
 /// Without the id that workers are known by, and without the function: as a server is that cannot reach them.
 fn without_a_way_to_workers() -> Database {
-    let database = citus_database();
+    let database = Database::distributed();
     database.sql("DROP TABLE sealog.identity");
     let function = database.sql("SELECT 'sealog.append_group'::regproc::regprocedure");
     database.sql(&format!("DROP FUNCTION {function}"));
@@ -185,11 +185,6 @@ fn on_citus_a_migration_names_what_the_cluster_lacks_and_changes_nothing() {
         let refused = distribute(&database.url(), |step| panic!("it says {step}")).unwrap_err().to_string();
         assert!(refused.contains(what), "{refused}");
     };
-    let worker = &database.workers()[0];
-    let of_worker =
-        database.url().replace(&database.coordinator().port.to_string(), &worker.port.to_string());
-    let refused = distribute(&of_worker, |_| {}).unwrap_err().to_string();
-    assert!(refused.contains("the URL names a worker"), "{refused}");
     for worker in database.workers() {
         database.sql(&format!("SELECT citus_remove_node('127.0.0.1', {})", worker.port));
     }
@@ -198,6 +193,133 @@ fn on_citus_a_migration_names_what_the_cluster_lacks_and_changes_nothing() {
     lacks("citus_set_coordinator_host");
     database.sql("DROP EXTENSION citus CASCADE");
     lacks("CREATE EXTENSION citus");
+}
+
+// ---- Any node -------------------------------------------------------------------------------------------
+// Which lock is where, and why it holds: `docs/adr/0045-any-node-leads-to-the-cluster.md`.
+
+#[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn on_citus_a_migration_is_made_on_the_coordinator_whichever_node_its_url_names() {
+    let database = Database::on_citus().by_workers();
+    migrate(&database.url()).unwrap();
+    append(&node(&database), live(), vec![login("a")]);
+    let done = distribute(&database.url(), |_| {}).unwrap();
+    assert_eq!(done.distributed, DISTRIBUTED_TABLES);
+    let store = node(&database);
+    append(&store, live(), vec![login("b")]);
+    assert_valid(&store, live(), 2);
+    drop(store);
+    assert_eq!(distribute(&database.url(), |_| {}).unwrap(), Distribution::default());
+    // Nothing is made on a worker that cannot say where the coordinator is.
+    for worker in database.workers() {
+        worker.sql(&database.name, "DELETE FROM pg_dist_node WHERE groupid = 0");
+    }
+    let refused = [
+        PostgresStore::open(&database.url(), &Options::default()).unwrap_err(),
+        migrate(&database.url()).unwrap_err(),
+    ];
+    for refused in refused {
+        assert!(refused.to_string().contains("does not know the coordinator"), "{refused}");
+    }
+}
+
+/// Statements at the coordinator that wait for a lock.
+fn waiting(database: &Database) -> String {
+    database.sql(&format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND wait_event_type = 'Lock'",
+        database.name
+    ))
+}
+
+#[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn on_citus_servers_at_different_nodes_exclude_each_other_at_start_and_in_changes_of_control_data() {
+    let database = Database::distributed();
+    // A test that is kept waiting is no node that has stopped.
+    let patient = Options { idle_in_transaction_timeout: PATIENCE, ..Options::default() };
+    let at = |node: &Cluster| PostgresStore::open(&node.url(&database.name), &patient).unwrap();
+    let stores: Vec<PostgresStore> =
+        std::iter::once(database.coordinator()).chain(database.workers()).map(at).collect();
+    for (first, second) in [(0, 1), (1, 0), (1, 2)] {
+        let (first, second) = (&stores[first], &stores[second]);
+        let held = wait(first.startup_lock()).unwrap();
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| wait(second.startup_lock()).unwrap());
+            eventually("the other one waits", || waiting(&database) == "1");
+            assert!(!next.is_finished());
+            drop(held);
+            next.join().unwrap();
+        });
+        let (one, other) = (first.sessions(1), second.sessions(1));
+        let held = one.begin().unwrap();
+        let version = held.next_version().unwrap();
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| {
+                let work = other.begin().unwrap();
+                let version = work.next_version().unwrap();
+                work.finish().unwrap();
+                version
+            });
+            eventually("the other one waits", || waiting(&database) == "1");
+            assert!(!next.is_finished());
+            held.finish().unwrap();
+            assert_eq!(next.join().unwrap(), version + 1);
+        });
+        for store in &stores {
+            eventually("every server hears of it", || store.version() == version + 1);
+        }
+    }
+}
+
+#[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn a_node_that_is_gone_from_a_url_of_citus_is_passed_over() {
+    let (_alone, database) = (alone(), Database::distributed());
+    let [one, two] = [0, 1].map(|at| &database.workers()[at]);
+    let hosts = format!("127.0.0.1:1,127.0.0.1:{},127.0.0.1:{}", one.port, two.port);
+    let url = database.url().replace(&format!("127.0.0.1:{}", database.coordinator().port), &hosts);
+    let store = PostgresStore::open(&url, &Options::default()).unwrap();
+    for chain in chains() {
+        append(&store, chain, vec![login("first")]);
+    }
+    let (lost, kept): (Vec<_>, Vec<_>) =
+        chains().into_iter().partition(|chain| worker_of(&database, *chain).port == one.port);
+    assert!(!lost.is_empty() && !kept.is_empty(), "each worker has some");
+    one.kill_9();
+    for chain in kept {
+        append(&store, chain, vec![login("second")]);
+        assert_valid(&store, chain, 2);
+    }
+    // Control data is the coordinator's, which the other worker knows as well.
+    let work = store.sessions(1).begin().unwrap();
+    let version = work.next_version().unwrap();
+    work.finish().unwrap();
+    eventually("the server hears of it", || store.version() == version);
+    one.restart();
+    for chain in lost {
+        eventually("its chains go on", || try_append(&store, chain, vec![login("third")]).is_ok());
+    }
+}
+
+#[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn on_citus_the_size_of_a_store_is_that_of_all_shards_whichever_node_is_asked() {
+    let database = Database::distributed();
+    let at = |node: &Cluster| PostgresStore::open(&node.url(&database.name), &Options::default()).unwrap();
+    let stores: Vec<PostgresStore> =
+        std::iter::once(database.coordinator()).chain(database.workers()).map(at).collect();
+    let bytes = |store: &PostgresStore| wait(store.stats()).unwrap().storage_bytes;
+    let empty = bytes(&stores[0]);
+    for chain in chains() {
+        for _ in 0..5 {
+            append(&stores[1], chain, (0..100).map(|n| login(&format!("{n:0200}"))).collect());
+        }
+    }
+    for store in &stores {
+        // 4,000 events of more than 200 bytes.
+        eventually("it has the shards of both workers", || bytes(store) > empty + 800_000);
+    }
 }
 
 // ---- Faults ---------------------------------------------------------------------------------------------
@@ -261,7 +383,7 @@ fn check(store: &PostgresStore, ledger: Ledger) -> usize {
 #[test]
 #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
 fn a_dead_worker_of_citus_fails_its_own_chains_and_no_others_and_nothing_is_lost_or_twice() {
-    let (_alone, database) = (alone(), citus_database());
+    let (_alone, database) = (alone(), Database::distributed());
     let store = node(&database);
     for chain in chains() {
         append(&store, chain, vec![login("first")]);
@@ -301,7 +423,7 @@ fn a_dead_worker_of_citus_fails_its_own_chains_and_no_others_and_nothing_is_lost
 #[test]
 #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
 fn shards_of_citus_that_move_under_load_are_followed_and_nothing_is_lost_or_twice() {
-    let (_alone, database) = (alone(), citus_database());
+    let (_alone, database) = (alone(), Database::distributed());
     let stores = [node(&database), node(&database)];
     for chain in chains() {
         append(&stores[0], chain, vec![login("first")]);
@@ -400,7 +522,7 @@ fn keep_following(store: &dyn Store, seed: u64, enough: &AtomicBool) -> (Heads, 
 #[test]
 #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
 fn followers_of_citus_miss_nothing_while_shards_move_a_worker_is_killed_and_the_cluster_is_rebalanced() {
-    let (_alone, database) = (alone(), citus_database());
+    let (_alone, database) = (alone(), Database::distributed());
     let stores = [node(&database), node(&database)];
     for chain in chains() {
         append(&stores[0], chain, vec![login("first")]);
@@ -454,7 +576,7 @@ fn followers_of_citus_miss_nothing_while_shards_move_a_worker_is_killed_and_the_
 #[test]
 #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
 fn on_citus_a_follower_hears_of_numbers_that_a_failover_took_back_and_that_were_given_again() {
-    let database = citus_database();
+    let database = Database::distributed();
     let store = node(&database);
     for chain in chains() {
         append(&store, chain, vec![login("a")]);
@@ -521,7 +643,7 @@ fn row_of(chain: ChainId) -> String {
 #[test]
 #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
 fn on_citus_a_row_that_is_held_for_long_holds_up_neither_its_last_change_nor_other_chains() {
-    let database = citus_database();
+    let database = Database::distributed();
     let store = node(&database);
     for chain in chains() {
         append(&store, chain, vec![login("a")]);
@@ -558,7 +680,7 @@ fn on_citus_a_row_that_is_held_for_long_holds_up_neither_its_last_change_nor_oth
 #[test]
 #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
 fn on_citus_the_function_of_another_version_is_not_called_and_a_follower_misses_nothing() {
-    let database = citus_database();
+    let database = Database::distributed();
     for node in std::iter::once(database.coordinator()).chain(database.workers()) {
         node.sql(&database.name, "UPDATE pg_proc SET prosrc = replace(prosrc, ', changed_group = 0', '') WHERE proname = 'append_group'");
     }

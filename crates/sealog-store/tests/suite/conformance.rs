@@ -74,19 +74,11 @@ macro_rules! conformance {
     };
 }
 
-/// One that others have used before.
+/// One that others have used before; its URL leads to the workers.
 pub(crate) fn lent_citus_database() -> postgres::Lent {
     static LENDER: postgres::Lender = postgres::Lender::new();
     let tables = sealog_store::postgres::DISTRIBUTED_TABLES.map(|table| format!("sealog.{table}"));
-    LENDER.lend(citus_database, &format!("TRUNCATE {}", tables.join(", ")))
-}
-
-/// With the tables of events, spread over the workers.
-pub(crate) fn citus_database() -> postgres::Database {
-    let database = postgres::Database::on_citus();
-    sealog_store::postgres::migrate(&database.url()).unwrap();
-    sealog_store::postgres::distribute(&database.url(), |_| {}).unwrap();
-    database
+    LENDER.lend(|| postgres::Database::distributed().by_workers(), &format!("TRUNCATE {}", tables.join(", ")))
 }
 
 conformance! {

@@ -757,6 +757,7 @@ const AS_IF_DISTRIBUTED: &str = "SET allow_system_table_mods = on;
     CREATE TABLE pg_catalog.pg_dist_partition AS SELECT 'sealog.events'::regclass AS logicalrelid;
     CREATE TABLE pg_catalog.pg_dist_shard (logicalrelid regclass, shardid bigint, shardminvalue text);
     CREATE TABLE pg_catalog.pg_dist_placement (shardid bigint, shardstate integer, groupid integer);
+    CREATE TABLE pg_catalog.pg_dist_local_group AS SELECT 0 AS groupid;
     CREATE TABLE pg_catalog.pg_dist_node (groupid integer, nodename text, nodeport integer, noderole text);
     INSERT INTO pg_extension VALUES (99999, 'citus', 10, 11, false, '0', NULL, NULL)";
 

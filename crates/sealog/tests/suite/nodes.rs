@@ -65,8 +65,13 @@ fn text(value: &Value) -> String {
 /// Three servers that were started at once on an empty database, and a live key that one of them has made.
 fn three(database: &postgres::Database) -> (Vec<Server>, String) {
     let url = database.url();
+    at_once(&[&url, &url, &url])
+}
+
+/// The same, each with a URL of its own.
+fn at_once(urls: &[&str]) -> (Vec<Server>, String) {
     let servers: Vec<Server> = std::thread::scope(|scope| {
-        let starting: Vec<_> = (0..3).map(|_| scope.spawn(|| Server::start(&url))).collect();
+        let starting: Vec<_> = urls.iter().map(|url| scope.spawn(|| Server::start(url))).collect();
         starting.into_iter().map(|server| server.join().unwrap()).collect()
     });
     let mut first_runs = servers.iter().filter(|server| server.data.path().join("first-run.txt").exists());
@@ -219,10 +224,91 @@ fn send_until_refused(server: &Server, key: &str, name: &str) -> Answered {
     unreachable!("numbers do not end")
 }
 
+/// What an append does, whichever way it takes.
+const OF_APPENDS: [&str; 4] = ["append_group(", "sealog.events", "sealog.idempotency", "sealog.usage"];
+
+#[test]
+#[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
+fn on_citus_servers_at_workers_are_one_service_and_no_statement_of_an_append_reaches_the_coordinator() {
+    let database = postgres::Database::on_citus().by_workers();
+    for says in ["distributed 8 event tables", "all event tables were already distributed"] {
+        let output =
+            sealog().args(["migrate", "--citus"]).env("SEALOG_STORE", database.url()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(String::from_utf8_lossy(&output.stdout).contains(says), "{output:?}");
+    }
+    database.sql(&format!("ALTER DATABASE {} SET log_statement = 'all'", database.name));
+    let urls: Vec<String> = database.workers().iter().map(|worker| worker.url(&database.name)).collect();
+    let (servers, key) = at_once(&[&urls[0], &urls[1], &database.url()]);
+    let first = servers.iter().find(|server| server.data.path().join("first-run.txt").exists()).unwrap();
+    let cookie = signed_in_owner(&first.running, first.data.path());
+    for server in &servers {
+        server.running.await_drained();
+        let page = open_page(&server.running, "/app", &cookie);
+        assert!(page.starts_with("HTTP/1.1 303"), "who has signed in on one is signed in on all: {page}");
+        let ended = open_page(&server.running, "/app", "");
+        assert!(ended.contains("location: /app/sign-in"), "{ended}");
+    }
+    let before = database.coordinator().log().len();
+    let batch =
+        r#"{"events":[{"action":"user.login","actor_id":"b"},{"action":"user.login","actor_id":"b"}]}"#;
+    for (n, server) in servers.iter().enumerate() {
+        for round in 0..10 {
+            let body = format!(r#"{{"action":"user.login","actor_id":"n{n}","metadata":{{"n":"{round}"}}}}"#);
+            let (status, answer) = server.once(&key, &format!("{n}-{round}"), &body);
+            assert_eq!(status, 202, "{answer}");
+            for other in &servers {
+                assert_eq!(other.once(&key, &format!("{n}-{round}"), &body), (202, answer.clone()));
+                assert_eq!(other.get(&key, &format!("/v1/events/{}", text(&answer["log_id"]))).0, 200);
+            }
+        }
+        let authorization = format!("Bearer {key}");
+        let (status, answer) =
+            server.request("POST", "/v1/events/batch", &[("Authorization", &authorization)], batch);
+        assert_eq!(status, 202, "{answer}");
+        server.running.await_drained();
+    }
+    for server in &servers {
+        let (_, verdict) = server.get(&key, "/v1/events/verify");
+        assert_eq!(verdict, json!({"valid": true, "checked": 36, "first_seq": 1, "last_seq": 36}));
+        let (_, found) = server.get(&key, "/v1/events?actor_id=n1");
+        assert_eq!(found["events"].as_array().map(Vec::len), Some(10), "{found}");
+    }
+    let log = database.coordinator().log();
+    let of_appends: Vec<&str> = log[before..]
+        .lines()
+        .filter(|line| OF_APPENDS.iter().any(|statement| line.contains(statement)))
+        .collect();
+    assert_eq!(of_appends, [""; 0]);
+    assert!(log[before..].contains("FROM sealog.store"), "what servers ask the coordinator is in its log");
+
+    let tenant = text(&servers[0].operator("POST", "/tenants", &json!({"name": "t"}))["tenant_id"]);
+    let project = servers[1].operator("POST", &format!("/tenants/{tenant}/projects"), &json!({"name": "p"}));
+    let keys = format!("/projects/{}/keys", text(&project["project_id"]));
+    let mut slowest = Duration::ZERO;
+    for revoker in &servers {
+        let made = revoker.operator("POST", &keys, &json!({"name": "k", "mode": "live"}));
+        let key = made["key"].as_str().unwrap();
+        let login = r#"{"action":"user.login"}"#;
+        for server in &servers {
+            eventually("a new key works", || server.post(key, login).0 == 202);
+        }
+        revoker.operator("POST", &format!("/keys/{}/revoke", text(&made["key_id"])), &Value::Null);
+        let revoked = Instant::now();
+        for server in &servers {
+            let is_refused = || server.post(key, login).1["error"]["code"] == "auth/key_revoked";
+            eventually("a revoked key is refused", is_refused);
+        }
+        slowest = slowest.max(revoked.elapsed());
+    }
+    println!("servers at workers: appends=63 at the coordinator=0, a revocation is known after {slowest:?}");
+    assert!(slowest < Duration::from_secs(3), "{slowest:?}");
+}
+
 #[test]
 #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
 fn on_citus_keys_go_on_for_a_minute_without_the_coordinator_and_nothing_is_lost_or_twice() {
-    let database = postgres::Database::on_citus();
+    let database = postgres::Database::on_citus().by_workers();
     for more in [&[][..], &["--citus"]] {
         let output = sealog().arg("migrate").args(more).env("SEALOG_STORE", database.url()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -354,7 +440,7 @@ fn on_citus_a_worker_that_says_nothing_delays_no_revocation_and_makes_no_server_
 #[test]
 #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
 fn on_citus_the_rights_of_roles_sql_are_enough_on_every_worker_and_change_no_event() {
-    let database = postgres::Database::on_citus();
+    let database = postgres::Database::on_citus().by_workers();
     let roles = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/postgresql/roles.sql");
     let roles = std::fs::read_to_string(roles).unwrap();
     let nodes: Vec<_> = std::iter::once(database.coordinator()).chain(database.workers()).collect();

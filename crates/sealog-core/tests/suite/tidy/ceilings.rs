@@ -22,7 +22,7 @@ const LINES: [(&str, usize); 19] = [
     ("sealog-formats", 1_600),
     ("sealog-server", 7_800),
     ("sealog-service", 10_900),
-    ("sealog-store", 20_300),
+    ("sealog-store", 20_400),
     ("sealog-testing", 2_600),
     ("sealog-tlog", 4_300),
     ("sealog-trust", 3_300),

@@ -110,7 +110,7 @@ fn a_copy_of_a_database_follows_says_how_far_it_is_and_a_server_goes_on_from_it(
 #[test]
 #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
 fn on_citus_a_server_is_followed_by_a_copy_that_verifies() {
-    let (stage, database) = (Stage::new(), Database::on_citus());
+    let (stage, database) = (Stage::new(), Database::on_citus().by_workers());
     for more in [&[][..], &["--citus"]] {
         let output = sealog().arg("migrate").args(more).env("SEALOG_STORE", database.url()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
