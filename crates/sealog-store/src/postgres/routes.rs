@@ -2,7 +2,7 @@
 //!
 //! Any node that has the cluster's metadata answers for any chain, by asking the one that has it. So what is
 //! known here may be old or missing: an answer then takes more journeys and is the same. Everything else goes
-//! to the coordinator, whichever node the URL names (`docs/adr/0045-any-node-leads-to-the-cluster.md` has the
+//! to the coordinator, whichever node the URL names (`docs/adr/0046-any-node-leads-to-the-cluster.md` has the
 //! list of locks and where each is); where there is no cluster, everything goes where the URL says.
 
 use std::collections::{BTreeMap, HashMap};

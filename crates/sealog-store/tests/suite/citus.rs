@@ -196,7 +196,7 @@ fn on_citus_a_migration_names_what_the_cluster_lacks_and_changes_nothing() {
 }
 
 // ---- Any node -------------------------------------------------------------------------------------------
-// Which lock is where, and why it holds: `docs/adr/0045-any-node-leads-to-the-cluster.md`.
+// Which lock is where, and why it holds: `docs/adr/0046-any-node-leads-to-the-cluster.md`.
 
 #[test]
 #[ignore = "SKIPPED: needs a Citus cluster; `just citus DIR` runs it"]
