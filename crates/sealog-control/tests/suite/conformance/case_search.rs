@@ -417,7 +417,7 @@ pub fn a_mask_of_thirty_thousand_values_is_one_change_that_others_wait_for_once(
             println!("values=30000 {what} took={took:?} changes_of_another={changes} longest={longest:?}");
             decided
         });
-        assert_eq!(done, Ok(Decided::Done { changed: 1, left: 0, to_read: 0 }));
+        assert_eq!(done, Ok(Decided::Done { changed: 1, left: 0, to_read: 0, unknown: 0 }));
         assert_eq!(wait(control.case_values(search.new.id)).unwrap().len(), left);
     }
 }
