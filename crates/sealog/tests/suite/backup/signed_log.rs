@@ -263,7 +263,8 @@ fn kill_9_of_a_replica_beside_snapshots_leaves_a_log_that_goes_on() {
 
 /// A log in a database, as text.
 fn rows(database: &postgres::Database) -> String {
-    database.sql("SELECT convert_from(entry, 'UTF8') FROM sealog_log.entries ORDER BY log, idx")
+    let all = "SELECT string_agg(convert_from(entry, 'UTF8'), '' ORDER BY log, idx) FROM sealog_log.entries";
+    database.sql(all)
 }
 
 #[test]
