@@ -1,5 +1,5 @@
-//! The signed log in copies of a store. A copy may lack what its source signed later, so it is marked, and the
-//! server that starts on it signs nothing until that is excluded.
+//! The signed log in copies of a store. A copy may lack what its source signed later, so it is marked, and
+//! the server that starts on it signs nothing until that is excluded.
 
 use std::fs;
 use std::io::{self, Write};

@@ -318,8 +318,8 @@ fn transact_with<T>(
     Ok(value)
 }
 
-/// SQLite knows a full disk (`ENOSPC`) and no quota: a write that one refuses is an I/O error to it, like that
-/// of a broken disk. What the system says last is of that write, if this is asked right behind it.
+/// SQLite knows a full disk (`ENOSPC`) and no quota: a write that a quota refuses is an I/O error to it, as
+/// on a broken disk. The last error of the system is of that write, if this is asked right behind it.
 fn is_over_quota() -> bool {
     io::Error::last_os_error().kind() == io::ErrorKind::QuotaExceeded
 }

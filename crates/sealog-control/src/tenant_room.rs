@@ -16,8 +16,8 @@ use crate::db::{Db, DbError, count, params};
 
 const MIB: u64 = 1 << 20;
 
-/// A table; how its rows belong to a tenant, which an index answers; and what a row takes beside 512 bytes for
-/// itself and its places in indexes: its texts, and what is kept elsewhere for it.
+/// A table; how its rows belong to a tenant, which an index answers; and what a row takes beside 512 bytes
+/// for itself and its places in indexes: its texts, and what is kept elsewhere for it.
 type Counted = (&'static str, &'static str, &'static str);
 
 const OWN: &str = "tenant_id = ?1";

@@ -302,9 +302,11 @@ fn the_commands_of_the_operating_guide_run_as_they_stand_there() {
                 let file = std::fs::metadata(dir.path().join("operator_token")).unwrap();
                 assert_eq!(file.permissions().mode() & 0o777, 0o600);
             }
-            "## Start a server on a database" => {
+            // On a cluster: nodes.rs, by `just citus`.
+            "## Start a server on a database" | "### From nothing to a cluster" => {
                 let (database, (_dir, data)) = (cluster.database(), data_dir());
-                let url = "postgres://sealog_node:…@db.internal/sealog?sslmode=verify-full";
+                let begin = text.find("postgres://sealog_node:…@").unwrap();
+                let url = text[begin..].split(['\'', '"', ' ', '\n']).next().unwrap();
                 let mut command =
                     bash(&with(&text, &[(url, &*database.url()), ("sealog serve", "exec sealog serve")]));
                 // But for the port, which another test may have.
@@ -390,13 +392,19 @@ fn commands_in_sentences() -> BTreeSet<String> {
 }
 
 /// Those of them that no reader can type as they stand there, or not here, and what runs them.
-const IN_OTHER_TESTS: [(&str, &str); 6] = [
+const IN_OTHER_TESTS: [(&str, &str); 9] = [
     ("sealog --version", "packaging.rs compares what it prints"),
     ("sealog login --operator", "asks for the token: operator.rs"),
     ("sealog restore --from -", "reads a stream: backup/made.rs and terminal.rs"),
     ("sealog restore check … --accept-rollback --reason \"…\"", "the end of another one: backup/postgres.rs"),
     ("sealog restore check --old-data …", "the end of another one: backup/postgres.rs"),
     ("sealog migrate --citus", "needs Citus: nodes.rs, by `just citus`"),
+    ("sealog replicate --promote", "the name of a command: backup/failover.rs and backup/signed_log.rs"),
+    ("sealog trust recover --from URL --reason \"…\"", "of a copied log: backup/signed_log.rs"),
+    (
+        "sealog trust recover --nothing-newer --reason \"moved to host b\"",
+        "of a copied log: backup/signed_log.rs",
+    ),
 ];
 
 #[test]
@@ -446,6 +454,7 @@ fn whole_commands_within_sentences_of_the_operating_guide_run_as_they_stand_ther
     let recover = "sealog trust recover --from URL --reason \"restored the backup of 1 March\"";
     run(&data, recover, &[("URL", &*serve_files(&kept))]);
     run(&data, "sealog trust new-log --data-dir data --yes", &[]);
+    run(&data, "sealog trust new-log --yes", &[]);
 
     // A database, its replica, and a database that is made of that.
     let cluster = sealog_testing::postgres::cluster();

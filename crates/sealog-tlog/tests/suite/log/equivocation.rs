@@ -1,5 +1,6 @@
-//! No two signed checkpoints of one log are inconsistent, whatever happens to the server, and to copies of its
-//! log, while the state copy is there. A collector sees each signature when it is made, also those that a crash leaves nowhere.
+//! No two signed checkpoints of one log are inconsistent, whatever happens to the server, and to copies of
+//! its log, while the state copy is there. A collector sees each signature when it is made, also those that
+//! a crash leaves nowhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
