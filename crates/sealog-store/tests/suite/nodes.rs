@@ -275,7 +275,8 @@ struct Node {
 impl Node {
     fn start(url: &str, name: &str, skew_ms: i64) -> Node {
         let mut command = Command::new(example("hammering_node"));
-        let url = format!("{url}?application_name={HAMMERING}-{name}");
+        let and = if url.contains('?') { '&' } else { '?' };
+        let url = format!("{url}{and}application_name={HAMMERING}-{name}");
         command.args([&url, name, &skew_ms.to_string()]).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let acked: Arc<Mutex<Vec<(String, u64, String)>>> = Arc::default();
